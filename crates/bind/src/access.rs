@@ -50,6 +50,8 @@ pub struct FunctionAccess {
 pub struct StatementAccess {
     pub relations: Vec<RelationAccess>,
     pub functions: Vec<FunctionAccess>,
+    /// Schemas that it names, with their names.
+    pub schemas: Vec<(String, Privileges)>,
     /// It calls functions that are not built in, whose bodies may take the calls' places.
     pub calls_routines: bool,
 }
@@ -114,6 +116,14 @@ impl Binder<'_> {
     pub(crate) fn with_accesses(&self, mut query: Query) -> Query {
         query.accesses.extend(self.accesses.take());
         query
+    }
+
+    /// Has `bind` bind a definition's text, which may name what the statement's user may not look for.
+    pub(crate) fn trusting<R>(&self, bind: impl FnOnce() -> Result<R>) -> Result<R> {
+        let before = self.catalog.trust_names(true);
+        let bound = bind();
+        self.catalog.trust_names(before);
+        bound
     }
 
     /// Has `bind` bind what belongs to a view, for its owner.
@@ -243,7 +253,18 @@ pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<Stat
     }
     let calls_routines = found.functions.iter().any(|oid| *oid >= FIRST_USER_OID);
     let functions = restricted_functions(&found.functions, catalog)?;
-    Ok(StatementAccess { relations, functions, calls_routines })
+    Ok(StatementAccess { relations, functions, schemas: Vec::new(), calls_routines })
+}
+
+/// The columns of the table that COPY FROM … WHERE reads.
+pub fn filter_columns(bound: &BoundStatement) -> Vec<i16> {
+    let BoundStatement::Query(query) = bound else { return Vec::new() };
+    let QueryBody::Dml(dml) = &query.body else { return Vec::new() };
+    let mut used = Vec::new();
+    if let Some(filter) = &dml.row_filter {
+        filter.columns(&mut used);
+    }
+    used.into_iter().filter(|c| c.rel == dml.new_rel).map(|c| c.att).collect()
 }
 
 /// Those of the functions whose privileges somebody has changed.

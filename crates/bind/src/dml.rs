@@ -68,7 +68,7 @@ impl Binder<'_> {
         };
         let Some(first) = s.target_list().first() else { return Err(Error::internal("expression text is empty")) };
         let saved = self.source.replace(Arc::from(text.as_str()));
-        let bound = self.bind_expr(first.val(), scope);
+        let bound = self.trusting(|| self.bind_expr(first.val(), scope));
         self.source.replace(saved);
         bound
     }

@@ -20,16 +20,18 @@ use super::known_partitions::{CachedPartition, PartitionMapCache, SharedPartitio
 use super::model::*;
 use super::partition::PartitionMap;
 use super::planner_settings::PlannerSettings;
-use super::privileges::{Privileges, SecuredKind};
+use super::privileges::{Privileges, SecuredKind, privilege};
+use super::roles::Roles;
 use super::store::CatalogStore;
 use super::temporary::{self, TemporaryCatalog, is_temporary};
 use kilndb_base::hash::{HashMap, HashSet};
 use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
-use kilndb_base::{Csn, Oid, RelationId, Result};
+use kilndb_base::{Csn, Error, Oid, RelationId, Result, sqlstate};
 use kilndb_storage::Snapshot;
 use kilndb_types::{Datum, oids};
+use std::cell::Cell;
 
 #[derive(Default)]
 pub(super) struct CachedObjects {
@@ -372,6 +374,16 @@ pub struct CatalogReader<'a> {
     /// Statistics as they were, for a plan as it was.
     pub former: Option<&'a FormerStatistics>,
     pub switches: PlannerSettings,
+    /// Who looks, if there are schemas that it may not look into.
+    pub user: Option<&'a SchemaUser>,
+}
+
+/// A role that is no superuser, for the question which schemas it may use.
+pub struct SchemaUser {
+    pub role: Oid,
+    pub roles: Arc<Roles>,
+    /// What is read is no text of the user's.
+    pub is_trusting: Cell<bool>,
 }
 
 impl CatalogReader<'_> {
@@ -455,7 +467,13 @@ impl CatalogReader<'_> {
     /// Schemas to search for a name: the one given, or the path (temporary objects first for relations and types).
     pub fn schemas_to_search(&self, schema: Option<&str>, temporary_first: bool) -> Result<Vec<Oid>> {
         match schema {
-            Some(name) => Ok(self.schema_oid(name)?.into_iter().collect()),
+            Some(name) => {
+                let found = self.schema_oid(name)?;
+                if let Some(schema) = found {
+                    self.refuse_schema(schema, name)?;
+                }
+                Ok(found.into_iter().collect())
+            }
             None => {
                 // Unless the path itself says where temporary objects come.
                 let temp = self.temporary_schema().filter(|t| temporary_first && !self.search_path.contains(t));
@@ -464,6 +482,29 @@ impl CatalogReader<'_> {
                 Ok(temp.into_iter().chain(path).collect())
             }
         }
+    }
+
+    /// 42501 unless the role may use a schema that is named. A plan notes that it was, for others who may run it.
+    fn refuse_schema(&self, schema: Oid, name: &str) -> Result<()> {
+        if is_temporary(schema) {
+            return Ok(());
+        }
+        if let Some(asked) = self.asked.filter(|asked| !asked.is_trusting.get()) {
+            asked.schemas.borrow_mut().insert(schema);
+        }
+        if self.may_use_schema(schema)? {
+            return Ok(());
+        }
+        let message = format!("permission denied for schema {name}");
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
+    }
+
+    /// Whether the role may look for objects in a schema.
+    pub fn may_use_schema(&self, schema: Oid) -> Result<bool> {
+        let user = self.user.filter(|user| !is_temporary(schema) && !user.is_trusting.get());
+        let Some(user) = user else { return Ok(true) };
+        let Some(privileges) = self.schema_privileges(schema)? else { return Ok(true) };
+        Ok(privileges.has_all(user.role, privilege::USAGE, user.roles.seen_from(self.database.oid)))
     }
 
     fn note_asked(&self, schema: Option<&str>, name: &str) {
@@ -650,6 +691,12 @@ impl CatalogView for CatalogReader<'_> {
 
     fn function_by_oid(&self, oid: Oid) -> Result<Option<Arc<FunctionInfo>>> {
         self.function(oid)
+    }
+
+    fn trust_names(&self, is_trusting: bool) -> bool {
+        let before = self.asked.map(|asked| asked.is_trusting.replace(is_trusting));
+        let of_user = self.user.map(|user| user.is_trusting.replace(is_trusting));
+        before.or(of_user).unwrap_or(false)
     }
 
     fn function_privileges(&self, oid: Oid) -> Result<Option<Privileges>> {

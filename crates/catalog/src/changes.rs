@@ -233,6 +233,10 @@ pub struct PlanDependencies {
     pub is_private: Cell<bool>,
     /// Relations and types that were looked up.
     pub objects: RefCell<HashSet<Oid>>,
+    /// Schemas that were named.
+    pub schemas: RefCell<HashSet<Oid>>,
+    /// What is read is a definition's text, whose schemas need not be the statement's user's to use.
+    pub is_trusting: Cell<bool>,
     /// The tables among them as they were, if they are to be kept.
     pub tables: RefCell<Option<Vec<Arc<Table>>>>,
     /// A literal was read by the transaction's clock, such as 'now'.

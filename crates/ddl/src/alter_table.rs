@@ -127,12 +127,9 @@ impl Definitions<'_> {
             A::AT_SetCompression => self.set_column_compression(table, name, c.def(), runtime),
             A::AT_SetOptions | A::AT_ResetOptions => self.set_column_options(table, name, c, runtime),
             A::AT_ChangeOwner => {
-                let owner = self.role_oid(
-                    c.newowner().and_then(|r| r.rolename()).unwrap_or(&self.context().identity.role_name.clone()),
-                )?;
-                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
-                    row.set("relowner", Datum::Oid(owner))
-                })
+                let role = c.newowner().ok_or_else(|| Error::internal("OWNER TO without a role"))?;
+                let owner = self.role_by_spec(role)?.oid;
+                self.give_relation(table, owner, runtime)
             }
             A::AT_ClusterOn => self.mark_clustered(table, Some(name), runtime),
             A::AT_DropCluster => self.mark_clustered(table, None, runtime),

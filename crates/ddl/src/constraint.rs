@@ -11,6 +11,7 @@ use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_catalog::ForeignKey;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::store::array;
 use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_storage::LockMode;
@@ -444,6 +445,7 @@ impl Definitions<'_> {
         };
         let columns = column_numbers(table, &names, "foreign key constraint")?;
         let (target_columns, index) = self.referenced_key(&target, c)?;
+        self.context_mut().require_on_columns(&target, &target_columns, privilege::REFERENCES)?;
         if columns.len() != target_columns.len() {
             return Err(Error::new(
                 sqlstate::INVALID_FOREIGN_KEY,

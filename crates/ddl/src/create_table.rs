@@ -293,6 +293,7 @@ impl Definitions<'_> {
             column.sequence = Some(sequence);
         } else {
             (column.type_oid, column.typmod) = self.context_mut().resolve_type(t, source, runtime)?;
+            self.require_type(column.type_oid, runtime)?;
         }
         let info = self.type_info(column.type_oid, runtime)?;
         if info.kind == b'p' && column.type_oid != oids::RECORD_ARRAY {

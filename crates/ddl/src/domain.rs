@@ -98,6 +98,7 @@ impl Definitions<'_> {
         let (schema, name) = self.new_type_name(&names, runtime)?;
         let t = s.type_name().ok_or_else(|| Error::internal("a domain without a type"))?;
         let (base, typmod) = self.context_mut().resolve_type(t, source, runtime)?;
+        self.require_type(base, runtime)?;
         let info = self.type_info(base, runtime)?;
         if !matches!(info.kind, b'b' | b'c' | b'd' | b'e' | b'r' | b'm') {
             let shown = self.type_shown(base, runtime)?;

@@ -142,7 +142,7 @@ impl Definitions<'_> {
     }
 
     fn owned_extension(&mut self, row: &CatalogRow) -> Result<()> {
-        if self.context().is_superuser() || row.oid("extowner") == self.context().identity.current_role {
+        if self.context().owns(row.oid("extowner")) {
             return Ok(());
         }
         Err(Error::new(

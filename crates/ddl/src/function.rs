@@ -400,6 +400,8 @@ impl Definitions<'_> {
             };
             let t = p.arg_type().ok_or_else(|| Error::internal("an argument without a type"))?;
             let (ty, _) = self.context_mut().resolve_type(t, source, runtime)?;
+            self.require_type(ty, runtime)?;
+            self.require_type(ty, runtime)?;
             if t.setof {
                 return Err(at(
                     invalid(if s.is_procedure {
@@ -578,7 +580,7 @@ impl Definitions<'_> {
                 format!("function \"{name}\" already exists with same argument types"),
             ));
         }
-        if !self.context().is_superuser() && old.oid("proowner") != self.context().identity.current_role {
+        if !self.context().owns(old.oid("proowner")) {
             return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of function {name}")));
         }
         let kind = if s.is_procedure { b'p' } else { b'f' };

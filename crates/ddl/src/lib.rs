@@ -49,6 +49,7 @@ mod partition_attach;
 pub mod partition_detach;
 mod partition_keys;
 pub mod partition_table;
+mod permission;
 mod persistence;
 mod physical;
 mod range_type;
@@ -82,6 +83,7 @@ use crate::host::routine_definition;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use kilndb_catalog::global::GLOBAL;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::store::CatalogWriter;
 use kilndb_catalog::trigger::TriggerOperation;
 use kilndb_catalog::{Table, TableKind};
@@ -319,6 +321,18 @@ impl Definitions<'_> {
         })
     }
 
+    /// 42501 unless the role in force may make temporary objects in the database.
+    fn require_temporary_tables(&mut self) -> Result<()> {
+        if self.context().is_superuser() {
+            return Ok(());
+        }
+        let name = self.context().database.name.clone();
+        self.require_on_own_database(privilege::TEMPORARY).map_err(|_| {
+            let message = format!("permission denied to create temporary tables in database \"{name}\"");
+            Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
+        })
+    }
+
     /// Schema of a new object: the one named or the first of search_path. Returns OID and name.
     pub(crate) fn creation_schema(
         &mut self,
@@ -344,6 +358,7 @@ impl Definitions<'_> {
                     "cannot create temporary relation in non-temporary schema",
                 ));
             }
+            self.require_temporary_tables()?;
             let oid = self.own_temporary_schema(runtime)?;
             return Ok((oid, "pg_temp".to_string()));
         }
@@ -363,6 +378,9 @@ impl Definitions<'_> {
                 "permission denied to create in schema \"pg_catalog\"",
             )
             .with_detail("System catalog modifications are currently disallowed."));
+        }
+        if !self.context().is_superuser() {
+            self.require_on_schema(oid, privilege::CREATE, runtime)?;
         }
         Ok((oid, name))
     }

@@ -166,7 +166,7 @@ impl Definitions<'_> {
             .into_iter()
             .next()
             .ok_or_else(|| Error::internal(format!("cache lookup failed for {} {oid}", kind.word())))?;
-        if row.oid(columns.owner) == self.context().identity.current_role || self.context().is_superuser() {
+        if self.context().owns(row.oid(columns.owner)) {
             return Ok(row);
         }
         Err(Error::new(
@@ -223,6 +223,7 @@ impl Definitions<'_> {
         let (method, names) = method_and_names(s.object())?;
         let oid = self.operator_object(kind, method, &names, runtime)?;
         self.owned_operator_object(kind, oid, &names)?;
+        self.require_new_owner(owner, None, runtime)?;
         let columns = kind.columns();
         self.update_row(columns.table, columns.by_oid, oid, runtime, |row| row.set(columns.owner, Datum::Oid(owner)))?;
         Ok(kind.tag("ALTER"))

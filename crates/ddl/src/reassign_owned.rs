@@ -78,7 +78,7 @@ impl Definitions<'_> {
     }
 
     fn refuse_other_role(&self, role: &CatalogRow, direction: &str) -> Result<()> {
-        if self.context().is_superuser() || role.oid("oid") == self.context().identity.current_role {
+        if self.context().owns(role.oid("oid")) {
             return Ok(());
         }
         let name = role.text("rolname").unwrap_or("");

@@ -147,7 +147,7 @@ impl Definitions<'_> {
     }
 
     fn owned_routine(&mut self, f: &FunctionInfo) -> Result<()> {
-        if self.context().is_superuser() || f.owner == self.context().identity.current_role {
+        if self.context().owns(f.owner) {
             return Ok(());
         }
         let word = if f.kind == b'p' { "procedure" } else { "function" };
@@ -297,6 +297,7 @@ impl Definitions<'_> {
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("OWNER TO without a routine")) };
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
         self.changeable_routine(&f)?;
+        self.require_new_owner(owner, Some(f.schema_oid), runtime)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proowner", Datum::Oid(owner)))?;
         Ok(tag)
     }

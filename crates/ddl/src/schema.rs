@@ -9,6 +9,7 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::TableKind;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};
@@ -44,14 +45,15 @@ impl Definitions<'_> {
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let role = s.authrole().and_then(|r| r.rolename()).map(str::to_string);
-        let name = s.schemaname().map(str::to_string).or(role.clone()).unwrap_or_default();
+        let role = s.authrole().map(|spec| self.role_by_spec(spec)).transpose()?;
+        let name = s.schemaname().map(str::to_string).or(role.as_ref().map(|role| role.name.clone()));
+        let name = name.unwrap_or_default();
         if name.starts_with("pg_") {
             return Err(Error::new(sqlstate::RESERVED_NAME, format!("unacceptable schema name \"{name}\""))
                 .with_detail("The prefix \"pg_\" is reserved for system schemas."));
         }
         let owner = match &role {
-            Some(role) => self.role_oid(role)?,
+            Some(role) => role.oid,
             None => self.context().identity.current_role,
         };
         if self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(&name))?.is_some() {
@@ -366,6 +368,10 @@ impl Definitions<'_> {
                 let oid = oid.ok_or_else(|| {
                     Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
                 })?;
+                if !self.context().is_superuser() {
+                    self.require_set_role(owner)?;
+                    self.require_on_own_database(privilege::CREATE)?;
+                }
                 self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| {
                     row.set("nspowner", Datum::Oid(owner))
                 })?;

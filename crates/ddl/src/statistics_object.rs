@@ -272,7 +272,7 @@ impl Definitions<'_> {
             return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
         }
         let row = self.find_statistics(names, runtime)?.ok_or_else(|| missing(names))?;
-        if row.oid("stxowner") != self.context().identity.current_role && !self.context().is_superuser() {
+        if !self.context().owns(row.oid("stxowner")) {
             let message = format!("must be owner of statistics object {}", names.join("."));
             return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
         }
@@ -360,6 +360,7 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<String> {
         let row = self.statistics_object(&names_of(s.object()), runtime)?;
+        self.require_new_owner(owner, Some(row.oid("stxnamespace")), runtime)?;
         self.change_statistics(row.oid("oid"), ("stxowner", Datum::Oid(owner)), runtime)
     }
 

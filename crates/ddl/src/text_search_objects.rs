@@ -66,7 +66,7 @@ impl Definitions<'_> {
         let (table, _, index, ..) = kind.table();
         let rows = self.context_mut().catalog_lookup(table, index, &[Datum::Oid(oid)])?;
         let row = rows.into_iter().next().ok_or_else(|| missing(kind, &names.join(".")))?;
-        let is_owner = owner_column(kind).is_some_and(|column| row.oid(column) == self.context().identity.current_role);
+        let is_owner = owner_column(kind).is_some_and(|column| self.context().owns(row.oid(column)));
         if is_owner || self.context().is_superuser() {
             return Ok(row);
         }
@@ -132,6 +132,7 @@ impl Definitions<'_> {
         let names = names_of(s.object());
         let oid = self.text_search_named(kind, &names, runtime)?;
         self.owned_text_search(kind, oid, &names)?;
+        self.require_new_owner(owner, None, runtime)?;
         let (table, _, index, ..) = kind.table();
         let column = owner_column(kind).ok_or_else(|| Error::unsupported(format!("a {} has no owner", kind.word())))?;
         self.update_row(table, index, oid, runtime, |row| row.set(column, Datum::Oid(owner)))?;

@@ -320,7 +320,7 @@ impl Definitions<'_> {
     pub(super) fn refuse_other_owner_of_type(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
         let rows = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?;
         let owner = rows.first().map_or(0, |r| r.oid("typowner"));
-        if self.context().is_superuser() || owner == self.context().identity.current_role {
+        if self.context().owns(owner) {
             return Ok(());
         }
         let shown = self.type_shown(oid, runtime)?;
@@ -505,6 +505,7 @@ impl Definitions<'_> {
     pub(super) fn give_type(&mut self, s: &nodes::AlterOwnerStmt, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
         let info = self.type_of_object(s.object(), runtime)?;
         self.refuse_other_owner_of_type(info.oid, runtime)?;
+        self.require_new_owner(owner, Some(info.schema_oid), runtime)?;
         let mut types = vec![info.oid, info.array];
         if let Some(range) = info.range {
             if info.kind == b'm' {

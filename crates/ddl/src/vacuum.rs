@@ -172,6 +172,9 @@ impl Definitions<'_> {
         let Some(table) = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(oid))? else {
             return Ok(());
         };
+        if !self.context().is_superuser() && !self.may_maintain(&table, verb)? {
+            return Ok(());
+        }
         if table.kind == TableKind::Partitioned {
             check_columns(&table, columns)?;
             return if options.analyze { self.add_up_partitions(&table, runtime) } else { Ok(()) };

@@ -40,7 +40,7 @@ use kilndb_base::env::Env;
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CatalogView;
-use kilndb_catalog::cache::{CatalogReader, Database, ObjectCache};
+use kilndb_catalog::cache::{CatalogReader, Database, ObjectCache, SchemaUser};
 use kilndb_catalog::qualified_name::{other_database, split_qualified};
 use kilndb_catalog::roles::Roles;
 use kilndb_catalog::temporary::TemporaryCatalog;
@@ -137,6 +137,7 @@ pub struct Environment<'a> {
     pub settings: Rc<SessionSettings>,
     pub session_user: Rc<str>,
     pub role_name: Rc<str>,
+    pub user: Option<SchemaUser>,
     pub facts: Facts,
     pub runtime: &'a dyn Runtime,
     pub cache: Arc<ObjectCache>,
@@ -218,6 +219,7 @@ impl Environment<'_> {
                 asked: None,
                 former: None,
                 switches: self.settings.switches,
+                user: self.user.as_ref(),
             },
             runtime: self.runtime,
             cluster: &self.shared.cluster,

@@ -5,7 +5,10 @@ use super::functions::require_sequence;
 use super::identifiers::record;
 use super::sequence::{SequenceReserve, SequenceState, take_values};
 use super::session_function::session_functions;
+use crate::session_context::privileges::{has_on_columns, permission_denied};
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::{CatalogView, SequenceOptions, Table, TableKind};
 use kilndb_storage::Transaction;
 use kilndb_types::{Datum, oids};
@@ -29,10 +32,21 @@ fn options(table: &Table) -> Result<&SequenceOptions> {
 }
 
 session_functions! {
-    fn nextval(call) = next_value(call.host, &*sequence(call.host, call.arg(0))?, call.env.txn);
-    fn currval(call) = current_value(call.host, &*sequence(call.host, call.arg(0))?);
+    fn nextval(call) = {
+        let table = sequence(call.host, call.arg(0))?;
+        require(call.host, &table, privilege::USAGE | privilege::UPDATE)?;
+        next_value(call.host, &table, call.env.txn)
+    };
+    fn currval(call) = {
+        let table = sequence(call.host, call.arg(0))?;
+        require(call.host, &table, privilege::USAGE | privilege::SELECT)?;
+        current_value(call.host, &table)
+    };
     fn lastval(call) = {
         let last = call.host.scratch.last_sequence.get();
+        if let Some(table) = last.map(|oid| call.host.reader.table_by_oid(oid)).transpose()?.flatten() {
+            require(call.host, &table, privilege::USAGE | privilege::SELECT)?;
+        }
         let value = last.and_then(|oid| call.host.scratch.currval.borrow().get(&oid).copied());
         value.map(Datum::Int8).ok_or_else(|| {
             Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
@@ -44,6 +58,30 @@ session_functions! {
         Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
     };
     fn pg_get_sequence_data(call) = sequence_data(call.host, call.arg(0));
+}
+
+/// 42501 unless the role in force has one of these privileges on a sequence. The sequence of an identity column is used
+/// by whoever may write to the column's table.
+fn require(host: &StatementHost<'_>, sequence: &Table, wanted: u64) -> Result<()> {
+    let (role, roles) = (host.facts.current_role, host.roles()?);
+    let seen = roles.seen_from(host.database().oid);
+    if sequence.privileges().has_any(role, wanted, seen) {
+        return Ok(());
+    }
+    let key = [Datum::Oid(PG_CLASS), Datum::Oid(sequence.oid)];
+    let rows = host.reader.lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?;
+    let of_identity = rows.iter().find(|row| row.char("deptype") == b'i' && row.oid("refclassid") == PG_CLASS);
+    if let Some(row) = of_identity.filter(|_| wanted & privilege::UPDATE != 0)
+        && let Some(table) = host.reader.table_by_oid(row.oid("refobjid"))?
+    {
+        let writes = privilege::INSERT | privilege::UPDATE;
+        let by_columns =
+            [privilege::INSERT, privilege::UPDATE].iter().any(|bit| has_on_columns(role, &table, &[], *bit, seen));
+        if table.privileges().has_any(role, writes, seen) || by_columns {
+            return Ok(());
+        }
+    }
+    Err(permission_denied("sequence", &sequence.name))
 }
 
 fn state_of(host: &StatementHost<'_>, table: &Table) -> Result<SequenceState> {
@@ -117,6 +155,7 @@ fn next_value(host: &StatementHost<'_>, table: &Table, txn: &mut Transaction) ->
 
 fn set_value(host: &StatementHost<'_>, args: &[Datum], txn: &mut Transaction) -> Result<Datum> {
     let table = sequence(host, args.first())?;
+    require(host, &table, privilege::UPDATE)?;
     refuse_read_only(host, &table, "setval")?;
     let value = match args.get(1) {
         Some(Datum::Int8(v)) => *v,

@@ -9,8 +9,8 @@ use crate::client::Runtime;
 use crate::host::{Environment, Facts};
 use kilndb_base::sync::{Arc, Weak};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::builtin::PG_CATALOG;
-use kilndb_catalog::cache::{CatalogReader, ObjectCache};
+use kilndb_catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
+use kilndb_catalog::cache::{CatalogReader, ObjectCache, SchemaUser};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::changes::Changes;
 use kilndb_catalog::store::{CatalogWriter, WrittenDefinitions};
@@ -200,6 +200,7 @@ impl SessionContext {
         if !self.catalogs.has_ddl && self.is_path_current() {
             return Ok(self.catalogs.path.schemas.clone());
         }
+        let user = self.schema_user();
         let reader = CatalogReader {
             database: &self.database,
             snapshot,
@@ -210,6 +211,7 @@ impl SessionContext {
             asked: None,
             former: None,
             switches: self.settings.switches,
+            user: user.as_ref(),
         };
         let (mut oids, mut creation) = (Vec::new(), None);
         for name in &self.settings.search_path {
@@ -220,6 +222,7 @@ impl SessionContext {
             let name = if name == "$user" { &*self.identity.role_name } else { name.as_str() };
             if let Some(oid) = reader.schema_oid(name)?
                 && !oids.contains(&oid)
+                && reader.may_use_schema(oid)?
             {
                 oids.push(oid);
                 creation.get_or_insert_with(|| Arc::from(name));
@@ -268,6 +271,7 @@ impl SessionContext {
             settings: self.settings.held(),
             session_user: self.identity.session_user.clone(),
             role_name: self.identity.role_name.clone(),
+            user: self.schema_user(),
             facts: Facts {
                 current_role: self.identity.current_role,
                 process_id: self.process_id,
@@ -285,6 +289,16 @@ impl SessionContext {
             path,
             creation_schema: self.catalogs.path.creation.clone(),
         }
+    }
+
+    /// Who looks for objects, unless it may use all schemas.
+    fn schema_user(&self) -> Option<SchemaUser> {
+        let role = self.identity.current_role;
+        if role == BOOTSTRAP_SUPERUSER {
+            return None;
+        }
+        let roles = self.seen_roles()?;
+        (!roles.is_superuser(role)).then_some(SchemaUser { role, roles, is_trusting: Cell::new(false) })
     }
 
     /// Calls `read` with what reading values of `types` needs: the catalogs only if one of them needs them.

@@ -58,8 +58,7 @@ impl SessionContext {
     }
 
     fn oid_of_role(&self, name: &str) -> Result<Oid> {
-        let snapshot = || Err(Error::internal("roles are asked about before the transaction's own are known"));
-        let roles = self.shared.roles.get(&self.cluster, snapshot).or_else(|_| self.cluster.roles())?.1;
+        let roles = self.seen_roles().ok_or_else(|| Error::internal("roles cannot be read"))?;
         roles.named(name).map(|role| role.oid).ok_or_else(|| missing_role(name))
     }
 

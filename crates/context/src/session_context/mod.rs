@@ -30,7 +30,7 @@ use crate::host::{NamedStatements, POSTGRES_EPOCH_MICROS, Scratch, StatementShar
 use crate::settings::{LiveValue, SessionSettings, definition, show_value};
 use held::HeldVariables;
 use kilndb_base::sync::Arc;
-use kilndb_base::{Error, Severity, sqlstate};
+use kilndb_base::{Error, Oid, Severity, sqlstate};
 use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
 use kilndb_catalog::cache::Database;
 use kilndb_catalog::roles::Role;
@@ -116,10 +116,14 @@ impl SessionContext {
 
     /// Whether the role in force has an attribute, or is a superuser.
     pub fn has_attribute(&self, attribute: impl FnOnce(&Role) -> bool) -> bool {
-        let snapshot = || Err(Error::internal("roles are asked about before the transaction's own are known"));
-        let known = self.shared.roles.get(&self.cluster, snapshot);
-        let Ok((_, roles)) = known.or_else(|_| self.cluster.roles()) else { return false };
+        let Some(roles) = self.seen_roles() else { return false };
         roles.role(self.identity.current_role).is_some_and(|role| role.is_superuser || attribute(role))
+    }
+
+    /// Whether the role in force has all that an object's owner may do.
+    pub fn owns(&self, owner: Oid) -> bool {
+        let current = self.identity.current_role;
+        self.seen_roles().is_some_and(|roles| roles.seen_from(self.database.oid).has_privileges_of(current, owner))
     }
 
     pub fn update_activity(&self, runtime: &dyn Runtime, change: impl FnOnce(&mut crate::client::Activity)) {

@@ -13,6 +13,7 @@ use kilndb_catalog::cache::CatalogReader;
 use kilndb_catalog::changes::PlanDependencies;
 use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_catalog::lock_class::RELATION_LOCK;
+use kilndb_catalog::privileges::Privileges;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_exec::MeasureStart;
 use kilndb_plan::Plan;
@@ -246,6 +247,7 @@ impl SessionContext {
             plan.planning = PlanningReport { nanos, accesses, settings };
         }
         if let Some(plan) = Arc::get_mut(&mut plan) {
+            plan.access.schemas = named_schemas(&host.reader, asked)?;
             note_origin(plan, asked, places, measured);
         }
         Ok(plan)
@@ -276,6 +278,17 @@ impl SessionContext {
         self.is_path_current()
             && (Arc::ptr_eq(&self.catalogs.path.schemas, path) || self.catalogs.path.schemas == *path)
     }
+}
+
+/// The schemas that a statement names, with who may use them.
+fn named_schemas(reader: &CatalogReader<'_>, asked: &PlanDependencies) -> Result<Vec<(String, Privileges)>> {
+    let mut schemas = Vec::new();
+    for schema in asked.schemas.take() {
+        if let Some(privileges) = reader.schema_privileges(schema)? {
+            schemas.push((reader.schema_name(schema)?.unwrap_or_default(), privileges));
+        }
+    }
+    Ok(schemas)
 }
 
 /// Has a plan made by the statistics that are wanted, and `asked` note which tables it looks at if its cost is measured.

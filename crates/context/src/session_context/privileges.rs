@@ -133,6 +133,13 @@ impl SessionContext {
         Ok(self.versioned_roles()?.1)
     }
 
+    /// The roles as they were last read, or are now. None: they cannot be read.
+    pub(crate) fn seen_roles(&self) -> Option<Arc<Roles>> {
+        let snapshot = || Err(Error::internal("roles are asked about before the transaction's own are known"));
+        let known = self.shared.roles.get(&self.cluster, snapshot).or_else(|_| self.cluster.roles());
+        known.ok().map(|(_, roles)| roles)
+    }
+
     /// A transaction that has changed roles reads them again after each change.
     pub(super) fn read_own_roles(&mut self) {
         self.shared.roles.forget_own();
@@ -212,6 +219,11 @@ impl SessionContext {
         for access in &plan.access.relations {
             if !may_access(access.check_as.unwrap_or(role), access, seen) {
                 return Err(permission_denied(relation_word(&access.table), &access.table.name));
+            }
+        }
+        for (name, schema) in &plan.access.schemas {
+            if !schema.has_all(role, privilege::USAGE, seen) {
+                return Err(permission_denied("schema", name));
             }
         }
         refuse_functions(&plan.access.functions, role, seen)?;

@@ -4,7 +4,8 @@ use super::super::Definitions;
 use super::{Grant, grants_value, invalid_privilege};
 use crate::client::Runtime;
 use crate::context::privileges::{permission_denied, relation_word};
-use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::{Privileges, SecuredKind, privilege};
 use kilndb_catalog::{Table, TableKind};
@@ -126,13 +127,44 @@ impl Definitions<'_> {
         Ok(())
     }
 
+    /// ALTER TABLE … OWNER TO: the relation, its row types and indexes, and the sequences of its columns.
+    pub(crate) fn give_relation(&mut self, table: &Table, owner: Oid, runtime: &dyn Runtime) -> Result<()> {
+        if table.owner == owner {
+            return Ok(());
+        }
+        self.refuse_owned_sequence(table, runtime)?;
+        self.require_new_owner(owner, Some(table.schema_oid), runtime)?;
+        let mut relations = vec![table.oid];
+        relations.extend(table.indexes.iter().map(|index| index.oid));
+        for row in self.dependents(PG_CLASS, table.oid, 0)? {
+            let is_owned = b"ai".contains(&row.char("deptype")) && row.int("refobjsubid") != 0;
+            if is_owned && row.oid("classid") == PG_CLASS && row.oid("objid") != table.oid {
+                relations.push(row.oid("objid"));
+            }
+        }
+        let mut types = Vec::new();
+        for oid in relations {
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
+                types.extend(Some(row.oid("reltype")).filter(|oid| *oid != 0));
+                row.set("relowner", Datum::Oid(owner));
+            })?;
+        }
+        for oid in types {
+            let mut array = 0;
+            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, oid, runtime, |row| {
+                array = row.oid("typarray");
+                row.set("typowner", Datum::Oid(owner));
+            })?;
+            if array != 0 {
+                let give = |row: &mut CatalogRow| row.set("typowner", Datum::Oid(owner));
+                self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, array, runtime, give)?;
+            }
+        }
+        self.give_column_grants(table, owner, runtime)
+    }
+
     /// Grants on the columns of a relation are its new owner's, as those on itself are.
-    pub(crate) fn give_column_grants(
-        &mut self,
-        table: &Table,
-        new: kilndb_base::Oid,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
+    fn give_column_grants(&mut self, table: &Table, new: Oid, runtime: &dyn Runtime) -> Result<()> {
         for column in &table.columns {
             let Some(list) = &column.grants else { continue };
             let items = kilndb_catalog::privileges::items_of_new_owner(list, table.owner, new);

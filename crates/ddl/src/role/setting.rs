@@ -38,7 +38,7 @@ impl Definitions<'_> {
     }
 
     fn refuse_unless_owner(&self, database: &CatalogRow) -> Result<()> {
-        if self.context().is_superuser() || database.oid("datdba") == self.context().identity.current_role {
+        if self.context().owns(database.oid("datdba")) {
             return Ok(());
         }
         let name = database.text("datname").unwrap_or("");
@@ -49,6 +49,13 @@ impl Definitions<'_> {
     pub(crate) fn give_database(&mut self, name: &str, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
         let database = self.database_of(name)?;
         self.refuse_unless_owner(&database)?;
+        if !self.context().is_superuser() {
+            self.require_set_role(owner)?;
+            if !self.context().has_attribute(|role| role.creates_databases) {
+                let message = "permission denied to change owner of database";
+                return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
+            }
+        }
         let mut new = database.clone();
         new.set("datdba", Datum::Oid(owner));
         self.write_catalog(runtime, |w| w.update(&database, new.values()))?;

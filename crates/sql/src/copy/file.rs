@@ -4,6 +4,7 @@ use super::{Input, Output};
 use crate::context::SessionContext;
 use kilndb_base::env::{File, OpenMode};
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::roles::{PG_READ_SERVER_FILES, PG_WRITE_SERVER_FILES};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -81,8 +82,8 @@ impl Output for FileOutput {
 }
 
 fn refuse_server_file(context: &SessionContext, direction: &str, role: &str) -> Result<()> {
-    let name = context.identity.role_name.clone();
-    if context.cluster.role_row(&name)?.is_some_and(|r| r.bool("rolsuper")) {
+    let needed = if direction == "from" { PG_READ_SERVER_FILES } else { PG_WRITE_SERVER_FILES };
+    if context.owns(needed) {
         return Ok(());
     }
     Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to COPY {direction} a file"))

@@ -9,6 +9,7 @@ use crate::client::{Client, ProgressSlot, Runtime};
 use crate::session::Session;
 use crate::session::run::SinkMaker;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::{Column, Table};
 use kilndb_exec::{Batch, RowSource, SourceRow};
 use kilndb_syntax::{Statement, nodes};
@@ -543,14 +544,20 @@ pub(super) fn copy_from(
     }
     refuse_catalog(&table)?;
     let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
-    let plan = {
+    let inserted: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
+    session.context.require_on_columns(&table, &inserted, privilege::INSERT)?;
+    let (plan, read) = {
         let environment = session.context.environment(runtime)?;
         let host = environment.host();
         let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
         let filter = (s.where_clause(), statement.source());
         let bound = kilndb_bind::bind_row_source(&table, &attnums, filter, &host.reader)?;
-        kilndb_plan::plan_with(bound, Vec::new(), &host.reader, &session.context.cluster.engine)?
+        let read = kilndb_bind::access::filter_columns(&bound);
+        (kilndb_plan::plan_with(bound, Vec::new(), &host.reader, &session.context.cluster.engine)?, read)
     };
+    if !read.is_empty() {
+        session.context.require_on_columns(&table, &read, privilege::SELECT)?;
+    }
     let mut client = client;
     let mut file = match s.filename() {
         Some(name) => Some(open_input(&session.context, name)?),

@@ -8,10 +8,12 @@ use super::run::PlanRun;
 use super::run::{SinkMaker, command_tag, known_format};
 use crate::client::{Client, Runtime};
 use crate::context::modes::Modes;
+use crate::context::privileges::{permission_denied, relation_word};
 use crate::context::settings::given_value;
 use crate::settings::{SettingScope, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::{ValueQuery, ValueSource};
+use kilndb_catalog::Table;
 use kilndb_catalog::privileges::privilege;
 use kilndb_context::settings::PlanCacheMode;
 use kilndb_storage::{LockMode, WaitPolicy};
@@ -365,6 +367,7 @@ impl Session {
         for relation in s.relations() {
             let Node::RangeVar(r) = relation else { continue };
             let table = self.context.table_of(r, runtime)?;
+            self.require_lock(&table, mode)?;
             let wait = if s.nowait { WaitPolicy::NoWait } else { WaitPolicy::Wait };
             if !self.context.lock_table(table.oid, mode, wait, runtime)? {
                 let name = &table.name;
@@ -375,6 +378,22 @@ impl Session {
             }
         }
         Ok("LOCK TABLE".to_string())
+    }
+
+    /// 42501 unless the role in force may lock a table so: who may change rows may keep others from it, who may read
+    /// them may see to it that they stay.
+    fn require_lock(&mut self, table: &Table, mode: LockMode) -> Result<()> {
+        let changing = privilege::UPDATE | privilege::DELETE | privilege::TRUNCATE | privilege::MAINTAIN;
+        let wanted = match mode {
+            LockMode::AccessShare => privilege::SELECT | privilege::INSERT | changing,
+            LockMode::RowShare | LockMode::RowExclusive => privilege::INSERT | changing,
+            _ => changing,
+        };
+        let current = self.context.identity.current_role;
+        if self.context.with_roles(|roles| table.privileges().has_any(current, wanted, roles))? {
+            return Ok(());
+        }
+        Err(permission_denied(relation_word(table), &table.name))
     }
 
     pub(super) fn explain_command(

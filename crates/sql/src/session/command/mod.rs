@@ -192,7 +192,7 @@ impl Session {
             _ => return Err(wrong_kind()),
         };
         let mut definitions = Definitions::new(self, tag, command.lock);
-        let done = run(&mut definitions, definition);
+        let done = definitions.refuse_unless_allowed(definition).and_then(|()| run(&mut definitions, definition));
         definitions.finish_command(done, definition.runtime)
     }
 }
