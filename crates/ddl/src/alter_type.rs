@@ -68,6 +68,7 @@ impl Definitions<'_> {
         let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ALTER TYPE without a type")) };
         let t = definition.type_name().ok_or_else(|| Error::internal("ALTER TYPE without a type"))?;
         let (type_oid, typmod) = self.context_mut().resolve_type(t, source, runtime)?;
+        self.require_type(type_oid, runtime)?;
         self.refuse_inner_self(table.type_oid, type_oid, 0, runtime)?;
         self.refuse_new_type(table, column, runtime)?;
         if table.kind == TableKind::Composite {

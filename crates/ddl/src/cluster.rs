@@ -100,7 +100,7 @@ impl Definitions<'_> {
                 format!("clustering \"{}.{}\" using index scan on \"{}\"", table.schema_name, table.name, index.name);
             self.context().notice(Severity::Info, message);
         }
-        self.move_rows_with(table, (&[], &index.keys), runtime)
+        self.as_role(table.owner, |definitions| definitions.move_rows_with(table, (&[], &index.keys), runtime))
     }
 
     /// The index that the table was clustered by.

@@ -293,7 +293,6 @@ impl Definitions<'_> {
             column.sequence = Some(sequence);
         } else {
             (column.type_oid, column.typmod) = self.context_mut().resolve_type(t, source, runtime)?;
-            self.require_type(column.type_oid, runtime)?;
         }
         let info = self.type_info(column.type_oid, runtime)?;
         if info.kind == b'p' && column.type_oid != oids::RECORD_ARRAY {
@@ -462,6 +461,9 @@ impl Definitions<'_> {
             }
             _ => RelationId(0),
         };
+        for column in &new.columns {
+            self.require_type(column.type_oid, runtime)?;
+        }
         let owner = self.context().identity.current_role;
         let storages = self.column_storages(&new.columns, runtime)?;
         self.write_catalog(runtime, |w| {

@@ -14,6 +14,7 @@ use kilndb_bind::{self, is_polymorphic};
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::routine::ArgumentMode;
 use kilndb_catalog::store::{array, vector};
 use kilndb_catalog::{CatalogView, FunctionInfo};
@@ -363,9 +364,17 @@ impl Definitions<'_> {
 
     pub(super) fn language_oid(&mut self, name: &str) -> Result<Oid> {
         let rows = self.context_mut().catalog_scan(PG_LANGUAGE)?;
-        let found = rows.iter().find(|r| r.text("lanname") == Some(name)).map(|r| r.oid("oid"));
+        let found = rows.iter().find(|r| r.text("lanname") == Some(name));
         let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("language \"{name}\" does not exist"));
-        let oid = found.ok_or_else(missing)?;
+        let row = found.ok_or_else(missing)?;
+        let oid = row.oid("oid");
+        if !self.context().is_superuser() {
+            if !row.bool("lanpltrusted") {
+                return Err(crate::context::privileges::permission_denied("language", name));
+            }
+            let privileges = super::grant::LANGUAGES.privileges(row);
+            self.context_mut().require(&privileges, privilege::USAGE, ("language", name))?;
+        }
         if matches!(name, "c" | "internal") {
             return Err(Error::unsupported(format!("functions in language \"{name}\" are not supported")));
         }
@@ -400,7 +409,6 @@ impl Definitions<'_> {
             };
             let t = p.arg_type().ok_or_else(|| Error::internal("an argument without a type"))?;
             let (ty, _) = self.context_mut().resolve_type(t, source, runtime)?;
-            self.require_type(ty, runtime)?;
             self.require_type(ty, runtime)?;
             if t.setof {
                 return Err(at(
@@ -519,6 +527,7 @@ impl Definitions<'_> {
                 .ok_or_else(|| invalid("function result type must be specified"));
         };
         let (ty, _) = self.context_mut().resolve_type(t, source, runtime)?;
+        self.require_type(ty, runtime)?;
         if let Some(output) = signature.output
             && output != ty
         {

@@ -66,10 +66,21 @@ impl Definitions<'_> {
         let method = index_class::method_of(s.access_method())?;
         index_class::check_method(s, method)?;
         let table = self.lock_tree_online(&table, self.table_lock(), runtime)?;
+        // The index is the table's owner's, and so is what its expressions do.
+        self.as_role(table.owner, |definitions| definitions.create_index_on(&table, s, method, runtime))
+    }
+
+    fn create_index_on(
+        &mut self,
+        table: &Arc<Table>,
+        s: &nodes::IndexStmt,
+        method: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let mut keys = Vec::new();
         let mut names = Vec::new();
         for element in s.index_params() {
-            let (key, name) = self.index_key(element, &table, method, runtime)?;
+            let (key, name) = self.index_key(element, table, method, runtime)?;
             keys.push(key);
             names.push(name);
         }
@@ -81,13 +92,13 @@ impl Definitions<'_> {
             node => Some(kilndb_syntax::expression_sql(node)?),
         };
         if let Some(sql) = &predicate {
-            self.check_index_expression(sql, &table, Some((oids::BOOL, -1)), runtime)?;
+            self.check_index_expression(sql, table, Some((oids::BOOL, -1)), runtime)?;
         }
         let predicate =
-            predicate.map(|sql| self.stored_expression(&sql, VisibleColumns::Table(&table), runtime)).transpose()?;
+            predicate.map(|sql| self.stored_expression(&sql, VisibleColumns::Table(table), runtime)).transpose()?;
         let name = match s.idxname() {
             Some(name) => name.to_string(),
-            None => self.free_name(&table, &names, "idx", runtime)?,
+            None => self.free_name(table, &names, "idx", runtime)?,
         };
         if self.name_is_taken(table.schema_oid, &name, "relation", s.if_not_exists, runtime)? {
             return Ok(());
@@ -96,7 +107,7 @@ impl Definitions<'_> {
         for node in s.index_including_params() {
             if let kilndb_syntax::Node::IndexElem(e) = node {
                 let names = [e.name().unwrap_or("").to_string()];
-                include.extend(super::constraint::column_numbers(&table, &names, "key")?);
+                include.extend(super::constraint::column_numbers(table, &names, "key")?);
             }
         }
         let options: Vec<kilndb_syntax::Node<'_>> = s.options().iter().map(kilndb_syntax::Node::DefElem).collect();
@@ -121,9 +132,9 @@ impl Definitions<'_> {
                 table.name
             )));
         }
-        let only = super::partition::says_only(relation);
-        let oid = self.insert_index(&table, &new, runtime)?;
-        self.index_partitions(&table, oid, only, runtime)
+        let only = s.relation().is_some_and(super::partition::says_only);
+        let oid = self.insert_index(table, &new, runtime)?;
+        self.index_partitions(table, oid, only, runtime)
     }
 
     /// The parts of a partitioned table's new index; without them (ONLY) it is not valid yet.

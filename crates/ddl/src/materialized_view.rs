@@ -84,13 +84,13 @@ impl Definitions<'_> {
             return Err(Error::new(sqlstate::SYNTAX_ERROR, message));
         }
         if s.concurrent {
-            return self.bring_up_to_date(&view, runtime);
+            return self.as_role(view.owner, |definitions| definitions.bring_up_to_date(&view, runtime));
         }
         self.note_emptied(view.storage, runtime)?;
         self.empty_table(&view, runtime)?;
         match s.skip_data {
             true => self.mark_populated(view.oid, false, runtime),
-            false => self.fill_view(view.oid, runtime).map(|_| ()),
+            false => self.as_role(view.owner, |definitions| definitions.fill_view(view.oid, runtime).map(|_| ())),
         }
     }
 

@@ -312,6 +312,23 @@ impl Definitions<'_> {
         self.context_mut().require(&privileges, privilege::USAGE, ("type", &shown))
     }
 
+    /// What users' functions do is done as the role, as if it had called them.
+    pub(crate) fn as_role<R>(&mut self, role: Oid, run: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        let context = self.context_mut();
+        let own = (context.identity.current_role, context.identity.role_name.clone());
+        if own.0 == role {
+            return run(self);
+        }
+        let name = context.cluster.role_name(role)?.unwrap_or_default();
+        (context.identity.current_role, context.identity.role_name) = (role, name.as_str().into());
+        context.forget_path();
+        let done = run(self);
+        let context = self.context_mut();
+        (context.identity.current_role, context.identity.role_name) = own;
+        context.forget_path();
+        done
+    }
+
     /// Whether VACUUM and ANALYZE may be about a table; if not, a warning says that it is left out.
     pub(super) fn may_maintain(&mut self, table: &Table, command: &str) -> Result<bool> {
         let current = self.context().identity.current_role;

@@ -176,7 +176,12 @@ impl Definitions<'_> {
         Ok(any || !table.indexes.is_empty())
     }
 
+    /// Makes an index anew, with the privileges of the table's owner.
     pub(super) fn rebuild_index(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<()> {
+        self.as_role(table.owner, |definitions| definitions.rebuild_index_of(table, index, runtime))
+    }
+
+    fn rebuild_index_of(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<()> {
         let missing = || Error::internal("an index is not one of its table");
         let old = table.indexes.iter().find(|i| i.oid == index).cloned().ok_or_else(missing)?;
         if old.is_in_whole {

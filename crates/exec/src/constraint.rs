@@ -98,7 +98,8 @@ impl ConstraintQueue {
                 });
                 continue;
             }
-            let unique = UniqueIndex { table: &m.table, index: &p.index, heap: m.heap()?, tree: &p.relation };
+            let session = cx.session;
+            let unique = UniqueIndex { table: &m.table, index: &p.index, heap: m.heap()?, tree: &p.relation, session };
             check_only_one(unique, rid, cx.txn, cx.park, &cx.eval)?;
         }
         if self.children.is_empty() && self.parents.is_empty() {
@@ -156,6 +157,8 @@ pub struct UniqueIndex<'a> {
     pub index: &'a Index,
     pub heap: &'a Relation,
     pub tree: &'a Relation,
+    /// Who is told of a conflict.
+    pub session: &'a dyn SessionHost,
 }
 
 /// Fails unless the row, if it is still there, is the only one with its key in a deferrable unique index. Waits for
@@ -167,7 +170,7 @@ pub fn check_only_one(
     park: &dyn Park,
     eval: &EvalContext<'_>,
 ) -> Result<()> {
-    let UniqueIndex { table, index, heap, tree } = unique;
+    let UniqueIndex { table, index, heap, tree, session } = unique;
     let (mut bytes, mut values, mut k) = (Vec::new(), Vec::new(), Vec::new());
     if !heap.fetch_latest(txn, rid, &mut bytes)? {
         return Ok(());
@@ -190,13 +193,14 @@ pub fn check_only_one(
         IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => {
             let shown: Vec<String> =
                 index.keys.iter().zip(&key).map(|(part, value)| write::show(part.type_oid, -1, value, eval)).collect();
-            Err(Error::new(
+            let error = Error::new(
                 sqlstate::UNIQUE_VIOLATION,
                 format!("duplicate key value violates unique constraint \"{}\"", index.name),
-            )
-            .with_detail(format!("Key ({})=({}) already exists.", names(table, &columns), shown.join(", ")))
-            .with_table(table.schema_name.clone(), table.name.clone())
-            .with_constraint(index.name.clone()))
+            );
+            let detail = format!("Key ({})=({}) already exists.", names(table, &columns), shown.join(", "));
+            Err(write::with_key(error, detail, table, index, session)
+                .with_table(table.schema_name.clone(), table.name.clone())
+                .with_constraint(index.name.clone()))
         }
     }
 }
@@ -289,12 +293,15 @@ pub(crate) fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], c
                     table.name, f.key.name
                 ),
             )
-            .with_detail(format!(
-                "Key ({})=({}) is not present in table \"{}\".",
-                names(table, &f.columns),
-                shown(table, &f.columns, values, cx),
-                f.parent.name
-            ))
+            .with_detail(match may_read(table, &f.columns, cx) {
+                true => format!(
+                    "Key ({})=({}) is not present in table \"{}\".",
+                    names(table, &f.columns),
+                    shown(table, &f.columns, values, cx),
+                    f.parent.name
+                ),
+                false => format!("Key is not present in table \"{}\".", f.parent.name),
+            })
             .with_table(table.schema_name.clone(), table.name.clone())
             .with_constraint(f.key.name.clone()));
         };
@@ -587,6 +594,12 @@ fn plan_query(query: &KeyQuery<'_>, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {
     kilndb_plan::plan_with(query.bind(cx.catalog)?, query.parameter_types(), cx.catalog, cx.engine)
 }
 
+/// Whether an error may tell the values of these columns.
+fn may_read(table: &Table, columns: &[usize], cx: &ExecContext<'_>) -> bool {
+    let attnums: Vec<i16> = columns.iter().filter_map(|at| table.columns.get(*at)).map(|c| c.attnum).collect();
+    cx.session.may_read(table, &attnums)
+}
+
 fn still_referenced(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], restrict: bool, cx: &ExecContext<'_>) -> Error {
     let (state, by) = if restrict {
         (sqlstate::RESTRICT_VIOLATION, "violates RESTRICT setting of foreign key constraint")
@@ -597,13 +610,15 @@ fn still_referenced(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], restrict:
         state,
         format!("update or delete on table \"{}\" {by} \"{}\" on table \"{}\"", m.table.name, r.key.name, r.child.name),
     )
-    .with_detail(format!(
-        "Key ({})=({}) is {} from table \"{}\".",
-        names(&m.table, &r.columns),
-        shown(&m.table, &r.columns, old, cx),
-        if restrict { "referenced" } else { "still referenced" },
-        r.child.name
-    ))
+    .with_detail(match (may_read(&m.table, &r.columns, cx), if restrict { "referenced" } else { "still referenced" }) {
+        (true, how) => format!(
+            "Key ({})=({}) is {how} from table \"{}\".",
+            names(&m.table, &r.columns),
+            shown(&m.table, &r.columns, old, cx),
+            r.child.name
+        ),
+        (false, how) => format!("Key is {how} from table \"{}\".", r.child.name),
+    })
     .with_table(r.child.schema_name.clone(), r.child.name.clone())
     .with_constraint(r.key.name.clone())
 }

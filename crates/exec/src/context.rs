@@ -43,6 +43,10 @@ pub trait SessionHost {
     fn key_expressions(&self, table: &kilndb_catalog::Table) -> Result<Vec<Option<kilndb_plan::expression::CExpr>>> {
         Err(kilndb_base::Error::internal(format!("nobody to find the partition key of table \"{}\"", table.name)))
     }
+    /// Whether whoever runs the statement may read these columns of a table, of which errors would tell.
+    fn may_read(&self, _table: &kilndb_catalog::Table, _columns: &[i16]) -> bool {
+        true
+    }
     /// An expression over a table as definitions show it.
     fn shown_expression(&self, sql: &str, _table: &kilndb_catalog::Table) -> String {
         sql.to_string()

@@ -462,7 +462,7 @@ impl ModifyState {
         // Copies of the partitioned table's triggers are checked by `before_row` itself.
         let own = triggers.list.iter().any(|t| t.trigger.parent == 0 && t.trigger.is(ROW | BEFORE | INSERT));
         if own && !partition::belongs(&plan.table, values, rt, cx)? {
-            return Err(write::not_within_bounds(&plan.table, values, &cx.eval));
+            return Err(write::not_within_bounds(&plan.table, values, rt, cx));
         }
         Ok(true)
     }

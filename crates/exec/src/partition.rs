@@ -463,7 +463,7 @@ pub(crate) fn route_again(
         return Ok(map);
     }
     let own = of.columns.as_ref().map(|columns| columns.to_own(row));
-    Err(super::write::not_within_bounds(&of.table, own.as_deref().unwrap_or(row), &cx.eval))
+    Err(super::write::not_within_bounds(&of.table, own.as_deref().unwrap_or(row), rt, cx))
 }
 
 /// The partition that a row of the named table belongs to. `now`: as the catalogs are at that moment.

@@ -5,7 +5,8 @@ use super::expr::Evaluate;
 use super::modify_row::StoredRow;
 use super::{index, inverted, scan};
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_catalog::Table;
+use kilndb_catalog::privileges::privilege;
+use kilndb_catalog::{Column, Index, Table};
 use kilndb_plan::{IndexPlan, ModifyPlan};
 use kilndb_storage::{IndexInsert, RowBatch, Uniqueness};
 use kilndb_types::{Datum, EvalContext, io, row};
@@ -22,19 +23,40 @@ pub fn show(ty: kilndb_base::Oid, typmod: i32, d: &Datum, cx: &EvalContext<'_>) 
     }
 }
 
-fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
-    let list: Vec<String> = t
-        .columns
-        .iter()
-        .zip(values)
-        .filter(|(c, _)| !c.dropped)
-        .map(|(c, v)| {
-            let s = show(c.type_oid, c.typmod, v, cx);
-            if s.len() > 64 { format!("{}...", s.chars().take(64).collect::<String>()) } else { s }
-        })
-        .collect();
-    format!("Failing row contains ({}).", list.join(", "))
+fn shown_value(column: &Column, value: &Datum, cx: &EvalContext<'_>) -> String {
+    let shown = show(column.type_oid, column.typmod, value, cx);
+    if shown.len() > 64 { format!("{}...", shown.chars().take(64).collect::<String>()) } else { shown }
 }
+
+/// A row that breaks a rule, as DETAIL shows it. Who may not read the table is shown what the statement itself has given
+/// and the columns that it may read; if there are none, the error has no detail.
+fn with_failing_row(error: Error, t: &Table, values: &[Datum], rt: &RunState, cx: &ExecContext<'_>) -> Error {
+    let named = rt.plan.access.relations.iter().find(|access| access.required & CHANGES != 0);
+    let target = named.map_or(t, |access| &access.table);
+    if cx.session.may_read(target, &[]) {
+        let columns = t.columns.iter().zip(values).filter(|(c, _)| !c.dropped);
+        let list: Vec<String> = columns.map(|(c, value)| shown_value(c, value, &cx.eval)).collect();
+        return error.with_detail(format!("Failing row contains ({}).", list.join(", ")));
+    }
+    let given =
+        |attnum: i16| named.is_some_and(|access| access.inserted.contains(&attnum) || access.updated.contains(&attnum));
+    let (mut names, mut list) = (Vec::new(), Vec::new());
+    for column in target.columns.iter().filter(|c| !c.dropped) {
+        let at = t.columns.iter().position(|c| !c.dropped && c.name == column.name);
+        let Some(value) = at.and_then(|at| values.get(at)) else { continue };
+        if given(column.attnum) || cx.session.may_read(target, &[column.attnum]) {
+            names.push(column.name.clone());
+            list.push(shown_value(column, value, &cx.eval));
+        }
+    }
+    if names.is_empty() {
+        return error;
+    }
+    error.with_detail(format!("Failing row contains ({}) = ({}).", names.join(", "), list.join(", ")))
+}
+
+/// What makes a statement's relation the one whose rows it writes.
+const CHANGES: u64 = privilege::INSERT | privilege::UPDATE;
 
 /// Computes generated columns, and checks NOT NULL, CHECK constraints and partition bounds.
 pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -44,39 +66,38 @@ pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut RunState, cx: &mu
     for &i in &*m.not_null {
         if values.get(i).is_none_or(Datum::is_null) {
             let name = m.table.columns[i].name.clone();
-            return Err(Error::new(
+            let error = Error::new(
                 sqlstate::NOT_NULL_VIOLATION,
                 format!(
                     "null value in column \"{name}\" of relation \"{}\" violates not-null constraint",
                     m.table.name
                 ),
-            )
-            .with_detail(failing_row(&m.table, values, &cx.eval))
-            .with_table(m.table.schema_name.clone(), m.table.name.clone())
-            .with_column(name));
+            );
+            return Err(with_failing_row(error, &m.table, values, rt, cx)
+                .with_table(m.table.schema_name.clone(), m.table.name.clone())
+                .with_column(name));
         }
     }
     for (name, e) in &*m.checks {
         if matches!(e.eval(values, rt, cx)?, Datum::Bool(false)) {
-            return Err(Error::new(
+            let error = Error::new(
                 sqlstate::CHECK_VIOLATION,
                 format!("new row for relation \"{}\" violates check constraint \"{name}\"", m.table.name),
-            )
-            .with_detail(failing_row(&m.table, values, &cx.eval))
-            .with_table(m.table.schema_name.clone(), m.table.name.clone())
-            .with_constraint(name.clone()));
+            );
+            return Err(with_failing_row(error, &m.table, values, rt, cx)
+                .with_table(m.table.schema_name.clone(), m.table.name.clone())
+                .with_constraint(name.clone()));
         }
     }
     check_belongs(m, values, rt, cx)
 }
 
-pub(crate) fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext<'_>) -> Error {
-    Error::new(
+pub(crate) fn not_within_bounds(partition: &Table, values: &[Datum], rt: &RunState, cx: &ExecContext<'_>) -> Error {
+    let error = Error::new(
         sqlstate::CHECK_VIOLATION,
         format!("new row for relation \"{}\" violates partition constraint", partition.name),
-    )
-    .with_detail(failing_row(partition, values, eval))
-    .with_table(partition.schema_name.clone(), partition.name.clone())
+    );
+    with_failing_row(error, partition, values, rt, cx).with_table(partition.schema_name.clone(), partition.name.clone())
 }
 
 /// A new row of a partition that the statement names must be within its bounds.
@@ -87,7 +108,7 @@ pub(crate) fn check_belongs(
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
     if m.must_belong && !super::partition::belongs(&m.table, values, rt, cx)? {
-        return Err(not_within_bounds(&m.table, values, &cx.eval));
+        return Err(not_within_bounds(&m.table, values, rt, cx));
     }
     Ok(())
 }
@@ -95,6 +116,14 @@ pub(crate) fn check_belongs(
 pub fn encode(m: &ModifyPlan, values: &[Datum], out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     row::encode_row(&m.stored_as.descriptor, values, out)
+}
+
+/// An error that tells a key of an index to who may read its columns.
+pub(crate) fn with_key(error: Error, detail: String, table: &Table, index: &Index, session: &dyn SessionHost) -> Error {
+    let columns: Vec<i16> = index.keys.iter().map(|key| key.attnum).collect();
+    // An expression may be about all of the row.
+    let columns = if columns.contains(&0) { &[] } else { columns.as_slice() };
+    if session.may_read(table, columns) { error.with_detail(detail) } else { error }
 }
 
 pub fn duplicate(
@@ -118,13 +147,14 @@ pub fn duplicate(
         let d = e.eval(values, rt, cx).unwrap_or_default();
         shown.push(show(k.type_oid, -1, &d, &cx.eval));
     }
-    Error::new(
+    let error = Error::new(
         sqlstate::UNIQUE_VIOLATION,
         format!("duplicate key value violates unique constraint \"{}\"", p.index.name),
-    )
-    .with_detail(format!("Key ({})=({}) already exists.", names.join(", "), shown.join(", ")))
-    .with_table(m.table.schema_name.clone(), m.table.name.clone())
-    .with_constraint(p.index.name.clone())
+    );
+    let detail = format!("Key ({})=({}) already exists.", names.join(", "), shown.join(", "));
+    with_key(error, detail, &m.table, &p.index, cx.session)
+        .with_table(m.table.schema_name.clone(), m.table.name.clone())
+        .with_constraint(p.index.name.clone())
 }
 
 /// Index entries of a new row; the index in which another conflicts, if any. `twins` gets what is to be looked at

@@ -110,6 +110,15 @@ pub fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16) -> Res
         }
         PG_AM => named(host, table, oid, "amname", "access method")?,
         PG_AUTHID => named(host, table, oid, "rolname", "role")?,
+        PG_AUTH_MEMBERS => row_of(host, table, oid)?
+            .map(|r| {
+                let roles = host.roles()?;
+                let (member, role) = (roles.name(r.oid("member")), roles.name(r.oid("roleid")));
+                Ok::<_, Error>(format!("membership of role {member} in role {role}"))
+            })
+            .transpose()?,
+        PG_DEFAULT_ACL => row_of(host, table, oid)?.map(|r| default_privileges(host, &r)).transpose()?,
+        PG_PARAMETER_ACL => named(host, table, oid, "parname", "parameter")?,
         PG_DATABASE => named(host, table, oid, "datname", "database")?,
         PG_TABLESPACE => named(host, table, oid, "spcname", "tablespace")?,
         PG_COLLATION => in_schema(host, table, oid, ("collname", "collnamespace"), "collation")?,
@@ -123,6 +132,24 @@ pub fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16) -> Res
                 "pg_describe_object of objects of catalog {table} is not supported"
             )));
         }
+    })
+}
+
+/// What a row of pg_default_acl is called.
+fn default_privileges(host: &StatementHost<'_>, row: &CatalogRow) -> Result<String> {
+    let what = match row.char("defaclobjtype") {
+        b'r' => "relations",
+        b'S' => "sequences",
+        b'f' => "functions",
+        b'T' => "types",
+        b'n' => "schemas",
+        _ => "large objects",
+    };
+    let role = host.roles()?.name(row.oid("defaclrole"));
+    let shown = format!("default privileges on new {what} belonging to role {role}");
+    Ok(match host.reader.schema_name(row.oid("defaclnamespace"))? {
+        Some(schema) => format!("{shown} in schema {schema}"),
+        None => shown,
     })
 }
 

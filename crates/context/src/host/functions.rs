@@ -5,10 +5,12 @@ use super::session_function::{self, Call, session_functions};
 use super::views::INET;
 use super::{StatementHost, relation_by_text};
 use crate::client::SessionControl;
+use crate::session_context::privileges::has_on_columns;
 use crate::settings::{LiveValue, PendingSetting};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::bootstrap;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::qualified_name::split_qualified;
 use kilndb_catalog::store::CatalogStore;
 use kilndb_catalog::text_search::TextSearchKind;
@@ -22,6 +24,15 @@ use kilndb_types::{Datum, oids};
 impl SessionHost for StatementHost<'_> {
     fn is_replica(&self) -> bool {
         self.settings.get("session_replication_role") == Some("replica")
+    }
+    fn may_read(&self, table: &Table, columns: &[i16]) -> bool {
+        let role = self.facts.current_role;
+        self.facts.is_superuser
+            || self.roles().is_ok_and(|roles| {
+                let seen = roles.seen_from(self.database().oid);
+                table.privileges().has_all(role, privilege::SELECT, seen)
+                    || (!columns.is_empty() && has_on_columns(role, table, columns, privilege::SELECT, seen))
+            })
     }
     fn fuzzy_search_limit(&self) -> u64 {
         self.settings.number("gin_fuzzy_search_limit")

@@ -13,6 +13,7 @@ use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::{PUBLIC_ROLE, Privileges, SecuredKind, grant_options, privilege};
 use kilndb_catalog::roles::RolesInDatabase;
+use kilndb_catalog::shared_dependencies::owned_table;
 use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_types::Datum;
 use kilndb_types::oids;
@@ -31,6 +32,7 @@ session_functions! {
     fn has_tablespace_privilege(call) = on_object(call, &TABLESPACE);
     fn has_parameter_privilege(call) = on_parameter(call);
     fn pg_has_role(call) = on_role(call);
+    fn pg_get_acl(call) = grants_of(call.host, call.oid(0), call.oid(1), call.int(2));
 }
 
 /// Words of privileges and their bits.
@@ -154,7 +156,7 @@ fn on_column(call: &Call<'_, '_>) -> Result<Datum> {
     let Some(table) = relation(call.host, q.object)? else { return Ok(Datum::Null) };
     let attnum = match q.column {
         Some(Datum::Text(name)) => {
-            let column = table.columns.iter().find(|c| !c.dropped && *c.name == **name);
+            let column = table.columns.iter().find(|c| *c.name == **name);
             let missing = || {
                 let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
                 Error::new(sqlstate::UNDEFINED_COLUMN, message)
@@ -297,6 +299,18 @@ fn of_element(host: &StatementHost<'_>, row: &CatalogRow, own: Privileges) -> Re
         owner: row.oid("typowner"),
         list: row.grants("typacl"),
     }))
+}
+
+/// The list of grants of an object or of a column; NULL if it has none, or is not there.
+fn grants_of(host: &StatementHost<'_>, class: Oid, object: Oid, part: i64) -> Result<Datum> {
+    if class == PG_CLASS && part != 0 {
+        let key = [Datum::Oid(object), Datum::Int2(part as i16)];
+        let row = host.reader.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key)?.pop();
+        return Ok(row.map_or(Datum::Null, |row| row.get("attacl").clone()));
+    }
+    let Some(grants) = owned_table(class).and_then(|owned| owned.grants) else { return Ok(Datum::Null) };
+    let row = host.reader.scan(class)?.into_iter().find(|row| row.oid("oid") == object);
+    Ok(row.map_or(Datum::Null, |row| row.get(grants).clone()))
 }
 
 fn on_parameter(call: &Call<'_, '_>) -> Result<Datum> {

@@ -25,7 +25,7 @@ use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{DropBehavior, GrantTargetType, ObjectType as O, RoleSpecType};
 use kilndb_types::acl::{AclItem, privileges_named};
 use kilndb_types::{Datum, oids};
-pub(super) use object::{DATABASES, TYPES};
+pub(super) use object::{DATABASES, LANGUAGES, TYPES};
 use object::{SecuredObject, SecuredTable};
 
 /// A list of grants as a column has it.

@@ -205,7 +205,7 @@ fn check_twin(
     let host = environment.host();
     let txn =
         context.transaction.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check constraints in"))?;
-    let unique = UniqueIndex { table: &table, index: &index, heap: &heap, tree: &tree };
+    let unique = UniqueIndex { table: &table, index: &index, heap: &heap, tree: &tree, session: &host };
     check_only_one(unique, rid, txn, runtime, &host.eval())
 }
 

@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2101] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2102] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -2064,6 +2064,7 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2101] = [
     f(6382, "reverse", Immutable, true, Scalar(bytea::bytea_reverse), Plain),
     f(6383, "gamma", Immutable, true, Scalar(float::dgamma), Plain),
     f(6384, "lgamma", Immutable, true, Scalar(float::dlgamma), Plain),
+    f(6385, "pg_get_acl", Stable, true, Session(SessionFunction(303)), Plain),
     f(6388, "array_sort", Immutable, true, Scalar(array::array_sort), Plain),
     f(6389, "array_sort", Immutable, true, Scalar(array::array_sort_order), Plain),
     f(6390, "array_sort", Immutable, true, Scalar(array::array_sort_order_nulls_first), Plain),
@@ -2086,15 +2087,15 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2101] = [
     f(6424, "hashcidextended", Immutable, true, Scalar(hashing::any_hash_extended), Plain),
     f(6425, "timestamptz_hash", Immutable, true, Scalar(hashing::any_hash), Plain),
     f(6426, "timestamptz_hash_extended", Immutable, true, Scalar(hashing::any_hash_extended), Plain),
-    f(6427, "pg_get_sequence_data", Volatile, true, Session(SessionFunction(303)), Plain),
+    f(6427, "pg_get_sequence_data", Volatile, true, Session(SessionFunction(304)), Plain),
     f(6428, "uuidv4", Volatile, true, Scalar(bytea::gen_random_uuid), Plain),
     f(6429, "uuidv7", Volatile, true, Scalar(bytea::uuidv7), Plain),
     f(6430, "uuidv7", Volatile, true, Scalar(bytea::uuidv7_interval), Plain),
     f(9901, "kiln_partition_table", Volatile, false, Routine, Plain),
     f(9902, "kiln_partition_table", Volatile, false, Routine, Plain),
     f(9903, "kiln_stat_plans", Volatile, true, SessionRows(SessionFunction(23)), Plain),
-    f(15000, "set_limit", Volatile, true, Session(SessionFunction(304)), Plain),
-    f(15001, "show_limit", Stable, true, Session(SessionFunction(305)), Plain),
+    f(15000, "set_limit", Volatile, true, Session(SessionFunction(305)), Plain),
+    f(15001, "show_limit", Stable, true, Session(SessionFunction(306)), Plain),
     f(15002, "show_trgm", Immutable, true, Scalar(trigram::show_trgm), Plain),
     f(15003, "similarity", Immutable, true, Scalar(trigram::similarity), Plain),
     f(15004, "similarity_op", Stable, true, Scalar(trigram::similarity_op), Plain),

@@ -4,7 +4,7 @@ use super::{SessionFn, SessionRowsFn};
 use kilndb_base::Oid;
 
 #[rustfmt::skip]
-pub(super) static FUNCTIONS: [(Oid, SessionFn); 306] = [
+pub(super) static FUNCTIONS: [(Oid, SessionFn); 307] = [
     (0, crate::host::functions::p0_current_of),
     (89, crate::host::functions::version),
     (315, crate::host::functions::pg_jit_available),
@@ -308,6 +308,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 306] = [
     (6361, crate::host::statistics::pg_stat_get_total_autoanalyze_time),
     (6366, crate::host::statistics::pg_stat_get_checkpointer_slru_written),
     (6377, crate::host::statistics::pg_stat_get_checkpointer_num_performed),
+    (6385, crate::host::privileges::pg_get_acl),
     (6427, crate::host::sequence_functions::pg_get_sequence_data),
     (15000, crate::host::functions::p15000_set_limit),
     (15001, crate::host::functions::p15001_show_limit),
