@@ -103,9 +103,13 @@ impl Binder<'_> {
         }
         self.note_access(dml.rel, &dml.table, required);
         if let Some(access) = self.accesses.borrow_mut().last_mut() {
-            access.other_rels = vec![dml.old_rel, dml.new_rel];
-            if dml.kind == DmlKind::Merge {
-                access.other_rels.push(dml.excluded_rel);
+            access.other_rels = vec![dml.old_rel, dml.new_rel, dml.excluded_rel];
+            // The columns that conflicts are looked for by are read.
+            let arbiters = dml.on_conflict.iter().flat_map(|on_conflict| &on_conflict.arbiters);
+            for attnum in arbiters.flat_map(|index| &index.keys).map(|key| key.attnum) {
+                if attnum != 0 && !access.selected.contains(&attnum) {
+                    access.selected.push(attnum);
+                }
             }
             access.inserted = inserted.to_vec();
             access.updated = updated;

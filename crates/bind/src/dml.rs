@@ -48,7 +48,7 @@ impl Binder<'_> {
                 ));
             }
         }
-        refuse_catalog(&table)?;
+        self.refuse_catalog(&table)?;
         Ok(table)
     }
 
@@ -443,12 +443,17 @@ pub(super) fn next_value(sequence: Oid) -> Expr {
     Expr::new(ExprKind::Func(Box::new(call)), oids::INT8)
 }
 
-pub(super) fn refuse_catalog(table: &Table) -> Result<()> {
-    if table.is_catalog {
-        return Err(Error::new(
-            sqlstate::INSUFFICIENT_PRIVILEGE,
-            format!("permission denied: \"{}\" is a system catalog", table.name),
-        ));
+impl Binder<'_> {
+    /// Nobody writes to system tables but definitions; who is no superuser would not be allowed to either.
+    pub(super) fn refuse_catalog(&self, table: &Table) -> Result<()> {
+        if !table.is_catalog {
+            return Ok(());
+        }
+        let message = match self.catalog.is_for_superuser() {
+            true => format!("permission denied: \"{}\" is a system catalog", table.name),
+            false if table.kind == TableKind::View => format!("permission denied for view {}", table.name),
+            false => format!("permission denied for table {}", table.name),
+        };
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
     }
-    Ok(())
 }

@@ -6,7 +6,6 @@
 //! 2. RETURNING is bound once, with `Dml::excluded_rel` for the target's columns; what they are depends on the action.
 
 use super::Binder;
-use super::dml::refuse_catalog;
 use super::from::table_columns;
 use super::insert::refuse_value;
 use super::ir::*;
@@ -112,7 +111,7 @@ impl Binder<'_> {
                 ));
             }
         }
-        refuse_catalog(&table)?;
+        self.refuse_catalog(&table)?;
         Ok(table)
     }
 

@@ -693,6 +693,9 @@ impl CatalogView for CatalogReader<'_> {
         self.function(oid)
     }
 
+    fn is_for_superuser(&self) -> bool {
+        self.user.is_none()
+    }
     fn trust_names(&self, is_trusting: bool) -> bool {
         let before = self.asked.map(|asked| asked.is_trusting.replace(is_trusting));
         let of_user = self.user.map(|user| user.is_trusting.replace(is_trusting));

@@ -406,6 +406,10 @@ pub trait CatalogView {
     fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
     fn table_by_oid(&self, oid: Oid) -> Result<Option<Arc<Table>>>;
     fn schema_exists(&self, name: &str) -> Result<bool>;
+    /// Whether whoever asks may do everything.
+    fn is_for_superuser(&self) -> bool {
+        true
+    }
     /// Whether names with schemas are found from now on, whoever asks: a definition's text is read, of which its maker
     /// was asked. Returns how it was before.
     fn trust_names(&self, _is_trusting: bool) -> bool {

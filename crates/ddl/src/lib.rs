@@ -358,6 +358,7 @@ impl Definitions<'_> {
                     "cannot create temporary relation in non-temporary schema",
                 ));
             }
+            self.context().refuse_in_restricted_operation("create temporary table")?;
             self.require_temporary_tables()?;
             let oid = self.own_temporary_schema(runtime)?;
             return Ok((oid, "pg_temp".to_string()));

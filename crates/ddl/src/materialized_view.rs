@@ -162,7 +162,7 @@ impl Definitions<'_> {
 
     /// A temporary table of what the query gives now.
     fn given_rows(&mut self, view: &Arc<Table>, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        let (schema, _) = self.creation_schema(None, true, runtime)?;
+        let schema = self.own_temporary_schema(runtime)?;
         let columns = view.columns.iter().filter(|c| !c.dropped).map(|c| NewColumn {
             name: c.name.clone(),
             type_oid: c.type_oid,

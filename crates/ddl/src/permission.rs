@@ -12,6 +12,7 @@
 
 use super::{DefinitionStatement, Definitions};
 use crate::client::Runtime;
+use crate::context::Restriction;
 use crate::context::privileges::{permission_denied, relation_word};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::catalog_row::CatalogRow;
@@ -314,18 +315,9 @@ impl Definitions<'_> {
 
     /// What users' functions do is done as the role, as if it had called them.
     pub(crate) fn as_role<R>(&mut self, role: Oid, run: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
-        let context = self.context_mut();
-        let own = (context.identity.current_role, context.identity.role_name.clone());
-        if own.0 == role {
-            return run(self);
-        }
-        let name = context.cluster.role_name(role)?.unwrap_or_default();
-        (context.identity.current_role, context.identity.role_name) = (role, name.as_str().into());
-        context.forget_path();
+        let suspended = self.context_mut().act_as(role, Restriction::Operation)?;
         let done = run(self);
-        let context = self.context_mut();
-        (context.identity.current_role, context.identity.role_name) = own;
-        context.forget_path();
+        self.context_mut().resume_role(suspended);
         done
     }
 

@@ -47,6 +47,14 @@ pub trait SessionHost {
     fn may_read(&self, _table: &kilndb_catalog::Table, _columns: &[i16]) -> bool {
         true
     }
+    /// The role that the statement runs as.
+    fn role(&self) -> kilndb_base::Oid {
+        0
+    }
+    /// An error where a trigger may not be put off to the end of the transaction, when somebody else would run it.
+    fn refuse_deferred_trigger(&self) -> Result<()> {
+        Ok(())
+    }
     /// An expression over a table as definitions show it.
     fn shown_expression(&self, sql: &str, _table: &kilndb_catalog::Table) -> String {
         sql.to_string()

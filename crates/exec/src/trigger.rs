@@ -88,6 +88,8 @@ pub struct PendingTrigger {
     pub operation: TriggerOperation,
     pub old: Option<Vec<Datum>>,
     pub new: Option<Vec<Datum>>,
+    /// Who made the change, and calls the function.
+    pub role: Oid,
     /// The call was made already, when so many savepoints were open.
     pub done_at: Option<usize>,
 }
@@ -290,7 +292,9 @@ impl StatementTriggers {
                     continue;
                 }
                 if is_deferred(trigger, cx) {
+                    cx.session.refuse_deferred_trigger()?;
                     cx.pending.triggers.push(PendingTrigger {
+                        role: cx.session.role(),
                         constraint: trigger.constraint,
                         trigger: trigger.oid,
                         table: m.table.oid,

@@ -25,6 +25,16 @@ impl SessionHost for StatementHost<'_> {
     fn is_replica(&self) -> bool {
         self.settings.get("session_replication_role") == Some("replica")
     }
+    fn role(&self) -> Oid {
+        self.facts.current_role
+    }
+    fn refuse_deferred_trigger(&self) -> Result<()> {
+        if !self.facts.is_restricted {
+            return Ok(());
+        }
+        let message = "cannot fire deferred trigger within security-restricted operation";
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
+    }
     fn may_read(&self, table: &Table, columns: &[i16]) -> bool {
         let role = self.facts.current_role;
         self.facts.is_superuser

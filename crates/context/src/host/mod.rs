@@ -152,6 +152,8 @@ pub struct Facts {
     pub current_role: Oid,
     pub process_id: i32,
     pub is_superuser: bool,
+    /// A command does something for the owner of a table.
+    pub is_restricted: bool,
     pub read_only: bool,
     pub deferrable: bool,
     pub in_savepoint: bool,

@@ -4,7 +4,7 @@
 //! 1. A transaction that has changed the catalogs looks at them through a cache of its own; others share the database's.
 //! 2. After each change [`SessionContext::catalog_changed`] is called, so that the next look-up sees it.
 
-use super::SessionContext;
+use super::{Restriction, SessionContext};
 use crate::client::Runtime;
 use crate::host::{Environment, Facts};
 use kilndb_base::sync::{Arc, Weak};
@@ -276,6 +276,7 @@ impl SessionContext {
                 current_role: self.identity.current_role,
                 process_id: self.process_id,
                 is_superuser: self.is_superuser(),
+                is_restricted: self.identity.restriction == Restriction::Operation,
                 read_only: self.is_read_only(),
                 deferrable: self.modes().deferrable,
                 in_savepoint: !self.transaction.savepoints.is_empty(),

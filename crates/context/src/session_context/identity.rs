@@ -16,6 +16,26 @@ pub struct Identity {
     /// The role in force (SET ROLE).
     pub current_role: Oid,
     pub role_name: Rc<str>,
+    /// What somebody else's code is kept from while it runs as its owner.
+    pub restriction: Restriction,
+}
+
+/// What code may do that runs as another role than the session's own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Restriction {
+    #[default]
+    None,
+    /// A SECURITY DEFINER function: it may not become yet another role.
+    LocalRole,
+    /// What a command does for the owner of a table (functions of an index, the query of a materialized view): it may
+    /// leave nothing behind that runs as somebody else later.
+    Operation,
+}
+
+/// Who was at work before somebody else was, for [`SessionContext::resume_role`].
+pub struct SuspendedRole {
+    role: (Oid, Rc<str>),
+    restriction: Restriction,
 }
 
 impl Identity {
@@ -27,6 +47,7 @@ impl Identity {
             session_user: name.clone(),
             current_role: role,
             role_name: name,
+            restriction: Restriction::None,
         }
     }
 }
@@ -90,6 +111,7 @@ impl SessionContext {
     }
 
     pub(crate) fn set_role(&mut self, name: &str, scope: SettingScope) -> Result<()> {
+        self.refuse_identity("role")?;
         if name != "none" {
             self.refuse_role(name)?;
         }
@@ -100,6 +122,7 @@ impl SessionContext {
     }
 
     pub(crate) fn reset_role(&mut self, scope: SettingScope) -> Result<()> {
+        self.refuse_identity("role")?;
         self.note_superuser();
         self.settings.reset("role", scope)?;
         self.follow_roles();
@@ -108,6 +131,7 @@ impl SessionContext {
 
     /// None: the one who has logged in.
     pub fn set_session_authorization(&mut self, name: Option<&str>, scope: SettingScope) -> Result<()> {
+        self.refuse_identity("session_authorization")?;
         if let Some(name) = name {
             self.refuse_user(name)?;
         }
@@ -123,6 +147,50 @@ impl SessionContext {
     fn note_superuser(&mut self) {
         let known = self.shown("is_superuser");
         self.settings.note_untold("is_superuser", known);
+    }
+
+    /// Has another role go to work until [`SessionContext::resume_role`]. What holds already is not loosened.
+    pub fn act_as(&mut self, role: Oid, restriction: Restriction) -> Result<SuspendedRole> {
+        let suspended = SuspendedRole {
+            role: (self.identity.current_role, self.identity.role_name.clone()),
+            restriction: self.identity.restriction,
+        };
+        if role != self.identity.current_role {
+            let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("role with OID {role} does not exist"));
+            let name = self.known_roles()?.role(role).map(|role| role.name.clone()).ok_or_else(missing)?;
+            (self.identity.current_role, self.identity.role_name) = (role, name.as_str().into());
+            self.forget_path();
+        }
+        self.identity.restriction = self.identity.restriction.max(restriction);
+        Ok(suspended)
+    }
+
+    pub fn resume_role(&mut self, suspended: SuspendedRole) {
+        self.identity.restriction = suspended.restriction;
+        if self.identity.current_role != suspended.role.0 {
+            (self.identity.current_role, self.identity.role_name) = suspended.role;
+            self.forget_path();
+        }
+    }
+
+    /// 42501 for a setting that says who is at work, where somebody else's code runs.
+    fn refuse_identity(&self, setting: &str) -> Result<()> {
+        let within = match self.identity.restriction {
+            Restriction::None => return Ok(()),
+            Restriction::LocalRole => "security-definer function",
+            Restriction::Operation => "security-restricted operation",
+        };
+        let message = format!("cannot set parameter \"{setting}\" within {within}");
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
+    }
+
+    /// 42501 for what may not be done within a command that does something for the owner of a table.
+    pub fn refuse_in_restricted_operation(&self, what: &str) -> Result<()> {
+        if self.identity.restriction != Restriction::Operation {
+            return Ok(());
+        }
+        let message = format!("cannot {what} within security-restricted operation");
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
     }
 
     /// The session is at work as the settings say.

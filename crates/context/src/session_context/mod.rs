@@ -20,7 +20,7 @@ mod transaction;
 
 pub use catalogs::{CatalogState, missing_relation};
 pub use copy_on_write::CopyOnWrite;
-pub use identity::Identity;
+pub use identity::{Identity, Restriction, SuspendedRole};
 pub use planning::{Explained, MeasuredPlan, PlanRequest, note_origin, plan_by};
 pub use transaction::{Block, OnCommit, TransactionState};
 

@@ -7,17 +7,17 @@ use super::cache::Compiled;
 use super::language::*;
 use super::spi::Spi;
 use crate::client::Runtime;
+use crate::context::{Restriction, SuspendedRole};
 use crate::host::routine_definition::RoutineKey;
 use crate::session::Session;
 use crate::settings::SettingScope;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::Result;
 use kilndb_bind::trigger::{NEW_TABLE_ROWS, OLD_TABLE_ROWS};
 use kilndb_exec::{CallerResources, RoutineHost, TriggerCall};
 use kilndb_plan::Plan;
 use kilndb_plan::expression::RoutineCall;
 use kilndb_storage::Snapshot;
 use kilndb_types::{Datum, oids};
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// The session as the plan of one of its statements has it.
@@ -100,7 +100,7 @@ impl ResultRows for Shaped<'_> {
 
 /// What a routine changes of its session for the time that it runs.
 struct Before {
-    role: (Oid, Rc<str>),
+    role: Option<SuspendedRole>,
     settings_mark: usize,
     savepoints: usize,
     has_clauses: bool,
@@ -146,8 +146,8 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<Datum> {
         self.enter()?;
-        let before = Before {
-            role: (self.context.identity.current_role, self.context.identity.role_name.clone()),
+        let mut before = Before {
+            role: None,
             settings_mark: self.context.settings.mark(),
             savepoints: self.context.transaction.savepoints.len(),
             has_clauses: compiled.info.security_definer || !compiled.info.config.is_empty(),
@@ -160,7 +160,10 @@ impl Session {
         }
         let held = self.context.held_variables.take();
         let settings_before = self.context.settings.generation;
-        let entered = if before.has_clauses { self.take_clauses(compiled) } else { Ok(()) };
+        let entered = match before.has_clauses {
+            true => self.take_clauses(compiled, &mut before.role),
+            false => Ok(()),
+        };
         let done = entered.and_then(|()| {
             let atomic = call.atomic;
             let mut spi = Spi { session: self, runtime, read_only, atomic, snapshot: snapshot.cloned() };
@@ -191,22 +194,16 @@ impl Session {
         if before.has_clauses {
             let mark = before.settings_mark.min(self.context.settings.mark());
             self.context.settings.end_of_function(mark);
-            if self.context.identity.current_role != before.role.0 {
-                (self.context.identity.current_role, self.context.identity.role_name) = before.role;
-                self.context.forget_path();
+            if let Some(suspended) = before.role {
+                self.context.resume_role(suspended);
             }
         }
     }
 
     /// SECURITY DEFINER and SET.
-    fn take_clauses(&mut self, compiled: &Compiled) -> Result<()> {
-        if compiled.info.security_definer && self.context.identity.current_role != compiled.info.owner {
-            let owner = compiled.info.owner;
-            let name = self.context.cluster.role_name(owner)?.ok_or_else(|| {
-                Error::new(sqlstate::UNDEFINED_OBJECT, format!("role with OID {owner} does not exist"))
-            })?;
-            (self.context.identity.current_role, self.context.identity.role_name) = (owner, name.as_str().into());
-            self.context.forget_path();
+    fn take_clauses(&mut self, compiled: &Compiled, suspended: &mut Option<SuspendedRole>) -> Result<()> {
+        if compiled.info.security_definer {
+            *suspended = Some(self.context.act_as(compiled.info.owner, Restriction::LocalRole)?);
         }
         for item in &compiled.info.config {
             if let Some((name, value)) = item.split_once('=') {

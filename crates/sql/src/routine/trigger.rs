@@ -3,6 +3,7 @@
 use super::call::Routines;
 use super::language::*;
 use crate::client::Runtime;
+use crate::context::Restriction;
 use crate::host::routine_definition::RoutineKey;
 use crate::session::Session;
 use kilndb_base::hash::HashSet;
@@ -156,7 +157,10 @@ impl Session {
                 new: pending.new.as_deref(),
                 transitions: None,
             };
-            self.call_trigger_function(fire, Some(&snapshot), runtime)?;
+            let suspended = self.context.act_as(pending.role, Restriction::None)?;
+            let called = self.call_trigger_function(fire, Some(&snapshot), runtime);
+            self.context.resume_role(suspended);
+            called?;
         }
         Ok(fired)
     }

@@ -94,6 +94,9 @@ impl Session {
     ) -> Result<String> {
         let name = s.portalname().unwrap_or("");
         let hold = s.options & CURSOR_OPT_HOLD != 0;
+        if hold {
+            self.context.refuse_in_restricted_operation("create a cursor WITH HOLD")?;
+        }
         if !hold && !self.context.lives_longer_than_statement() {
             return Err(Error::new(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,

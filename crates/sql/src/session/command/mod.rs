@@ -168,6 +168,19 @@ impl Session {
         let Handler::Session(run) = command.handler else {
             return self.run_definition(command, &DefinitionStatement { node, source: statement.source(), runtime });
         };
+        if matches!(
+            node,
+            Node::PrepareStmt(_)
+                | Node::DeallocateStmt(_)
+                | Node::ListenStmt(_)
+                | Node::UnlistenStmt(_)
+                | Node::DiscardStmt(_)
+                | Node::ClosePortalStmt(_)
+        ) {
+            // What it leaves is there for whoever comes after the owner that this runs as.
+            let word = (command.tag)(node).split(' ').next().unwrap_or("");
+            self.context.refuse_in_restricted_operation(&format!("execute {word}"))?;
+        }
         let tag = run(self, &call, client)?;
         if let Some(txn) = &mut self.context.transaction.txn {
             txn.next_command();
