@@ -10,6 +10,7 @@ use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::extension::{self, Extension, MEMBER_TABLES, PLPGSQL, schema_column};
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_syntax::raw::DropBehavior;
 use kilndb_syntax::{Node, nodes};
@@ -97,6 +98,13 @@ impl Definitions<'_> {
             return Err(invalid(format!(
                 "extension \"{name}\" has no installation script nor update path for version \"{version}\""
             )));
+        }
+        if !self.context().is_superuser() && e.trusted {
+            self.require_on_own_database(privilege::CREATE).map_err(|_| {
+                let message = format!("permission denied to create extension \"{name}\"");
+                Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
+                    .with_hint("Must have CREATE privilege on current database to create this extension.")
+            })?;
         }
         if !self.context().is_superuser() && !e.trusted {
             return Err(Error::new(

@@ -9,6 +9,7 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::{Column, Index, Table};
 use kilndb_syntax::nodes;
 use kilndb_types::Datum;
@@ -44,6 +45,9 @@ impl Likes {
         use kilndb_catalog::TableKind as K;
         let r = like.relation().ok_or_else(|| Error::internal("LIKE without a table"))?;
         let table = definitions.context_mut().relation_of(r, runtime)?;
+        if !definitions.context().is_superuser() {
+            definitions.context_mut().require_on_table(&table, privilege::SELECT)?;
+        }
         if !matches!(table.kind, K::Table | K::View | K::Partitioned | K::Composite) {
             return Err(Error::new(
                 sqlstate::WRONG_OBJECT_TYPE,

@@ -280,6 +280,7 @@ impl Definitions<'_> {
             return Err(Error::internal("PARTITION OF without a table"));
         };
         let parent = self.context_mut().relation_of(r, runtime)?;
+        self.require_table_owner(&parent)?;
         let parent = self.lock_for_ddl(&parent, LockMode::AccessExclusive, runtime)?;
         if parent.kind != TableKind::Partitioned {
             return Err(definition(format!("\"{}\" is not partitioned", parent.name)));

@@ -42,6 +42,7 @@ impl Definitions<'_> {
             .with_detail("This operation is not supported for tables."));
         }
         let child = self.context_mut().relation_of(r, runtime)?;
+        self.require_table_owner(&child)?;
         if !matches!(child.kind, TableKind::Table | TableKind::Partitioned) {
             return Err(wrong_object(format!("\"{}\" is not a table", child.name)));
         }

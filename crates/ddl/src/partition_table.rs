@@ -53,6 +53,7 @@ fn without_position(mut error: Error) -> Error {
 impl Definitions<'_> {
     pub fn partition_table(&mut self, request: &PartitioningRequest<'_>, runtime: &dyn Runtime) -> Result<()> {
         let table = self.context_mut().table_by_oid(request.table, runtime)?;
+        self.require_table_owner(&table)?;
         self.refuse_partitioning(&table)?;
         let texts = partition_texts(&table, &request.partitions)?;
         let full = LockMode::AccessExclusive;

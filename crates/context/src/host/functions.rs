@@ -6,12 +6,13 @@ use super::views::INET;
 use super::{StatementHost, relation_by_text};
 use crate::client::SessionControl;
 use crate::session_context::privileges::has_on_columns;
-use crate::settings::{LiveValue, PendingSetting};
+use crate::settings::{LiveValue, PendingSetting, confidential, is_confidential};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::bootstrap;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::qualified_name::split_qualified;
+use kilndb_catalog::roles::{PG_READ_ALL_SETTINGS, PG_SIGNAL_BACKEND};
 use kilndb_catalog::store::CatalogStore;
 use kilndb_catalog::text_search::TextSearchKind;
 use kilndb_catalog::{CatalogView, Table, TableKind};
@@ -173,8 +174,8 @@ session_functions! {
     fn pg_current_xact_id(call) = Ok(Datum::U64(call.env.txn.assign_xid()?.0));
     fn txid_current_if_assigned(call) = Ok(call.env.txn.xid().map_or(Datum::Null, |x| Datum::Int8(x.0 as i64)));
     fn pg_current_xact_id_if_assigned(call) = Ok(call.env.txn.xid().map_or(Datum::Null, |x| Datum::U64(x.0)));
-    fn pg_cancel_backend(call) = signal(call.host, call.int(0), SessionControl::request_cancel);
-    fn pg_terminate_backend(call) = signal(call.host, call.int(0), SessionControl::request_terminate);
+    fn pg_cancel_backend(call) = signal(call.host, call.int(0), &CANCEL);
+    fn pg_terminate_backend(call) = signal(call.host, call.int(0), &TERMINATE);
     fn pg_postmaster_start_time(call) = Ok(started(call.host));
     fn pg_conf_load_time(call) = Ok(started(call.host));
     fn pg_reload_conf(call) = call.host.cluster.reload_settings().map(|()| Datum::Bool(true));
@@ -248,6 +249,9 @@ fn set_setting(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
 fn setting_value(host: &StatementHost<'_>, key: &str, missing_ok: bool) -> Result<Datum> {
     let pending = host.scratch.set_config.borrow().value(key).map(str::to_string);
     let definition = crate::settings::definition(key);
+    if definition.is_some_and(|d| is_confidential(d.name)) && !host.has_privileges_of(PG_READ_ALL_SETTINGS)? {
+        return Err(confidential(definition.map_or(key, |d| d.name)));
+    }
     let on_or_off = |on| if on { "on" } else { "off" }.to_string();
     let special = definition.and_then(|d| d.descriptor.live).map(|live| match live {
         LiveValue::IsSuperuser => on_or_off(host.facts.is_superuser),
@@ -375,7 +379,47 @@ fn relation_visible(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
     Ok(Datum::Bool(host.reader.find_relation(None, name)? == Some(oid)))
 }
 
-fn signal(host: &StatementHost<'_>, pid: i64, request: fn(&SessionControl)) -> Result<Datum> {
+/// What one session may ask of another, and how its refusal is worded.
+struct Signal {
+    request: fn(&SessionControl),
+    message: &'static str,
+    of_superuser: &'static str,
+    of_other: &'static str,
+}
+
+const CANCEL: Signal = Signal {
+    request: SessionControl::request_cancel,
+    message: "permission denied to cancel query",
+    of_superuser: "Only roles with the SUPERUSER attribute may cancel queries of roles with the SUPERUSER attribute.",
+    of_other: "Only roles with privileges of the role whose query is being canceled or with privileges of the \"pg_signal_backend\" role may cancel this query.",
+};
+const TERMINATE: Signal = Signal {
+    request: SessionControl::request_terminate,
+    message: "permission denied to terminate process",
+    of_superuser: "Only roles with the SUPERUSER attribute may terminate processes of roles with the SUPERUSER attribute.",
+    of_other: "Only roles with privileges of the role whose process is being terminated or with privileges of the \"pg_signal_backend\" role may terminate this process.",
+};
+
+/// 42501 unless the role in force may signal a session of a role.
+fn refuse_signal(host: &StatementHost<'_>, role: Oid, signal: &Signal) -> Result<()> {
+    let refused = |detail: &str| Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, signal.message).with_detail(detail));
+    let roles = host.roles()?;
+    if host.facts.is_superuser {
+        return Ok(());
+    }
+    // Somebody who has not said who it is counts as a superuser.
+    if role == 0 || roles.is_superuser(role) {
+        return refused(signal.of_superuser);
+    }
+    let seen = roles.seen_from(host.database().oid);
+    let current = host.facts.current_role;
+    if seen.has_privileges_of(current, role) || seen.has_privileges_of(current, PG_SIGNAL_BACKEND) {
+        return Ok(());
+    }
+    refused(signal.of_other)
+}
+
+fn signal(host: &StatementHost<'_>, pid: i64, signal: &Signal) -> Result<Datum> {
     let Some(control) = i32::try_from(pid).ok().and_then(|p| host.cluster.sessions().get(p)) else {
         host.notice(Error::notice(
             sqlstate::WARNING,
@@ -384,7 +428,9 @@ fn signal(host: &StatementHost<'_>, pid: i64, request: fn(&SessionControl)) -> R
         ));
         return Ok(Datum::Bool(false));
     };
-    request(&control);
+    let role = control.activity.lock().unwrap_or_else(|e| e.into_inner()).user_oid;
+    refuse_signal(host, role, signal)?;
+    (signal.request)(&control);
     Ok(Datum::Bool(true))
 }
 

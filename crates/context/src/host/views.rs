@@ -3,12 +3,13 @@
 use super::StatementHost;
 use super::session_function::{session_functions, session_rows};
 use crate::client::{SessionControl, WaitKind};
-use crate::settings::{Context, Kind, definitions};
+use crate::settings::{Context, Kind, definitions, is_confidential};
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::extension::{EXTENSIONS, Extension};
 use kilndb_catalog::ids::PG_CLASS;
 use kilndb_catalog::lock_class::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
+use kilndb_catalog::roles::{PG_READ_ALL_SETTINGS, PG_READ_ALL_STATS};
 use kilndb_catalog::store::array;
 use kilndb_storage::{LockMode, ReadLockKind};
 use kilndb_types::{Datum, oids};
@@ -67,9 +68,11 @@ fn optional(text: Option<&str>) -> Datum {
 
 fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
     let server = host.cluster.settings();
+    let sees_all = host.has_privileges_of(PG_READ_ALL_SETTINGS).unwrap_or(false);
     definitions()
         .into_iter()
         .filter(|d| !matches!(d.name, "role" | "session_authorization"))
+        .filter(|d| sees_all || !is_confidential(d.name))
         .map(|d| {
             // The server's settings may have changed since the session began.
             let value =
@@ -131,6 +134,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
     };
     let eval = host.eval();
     let mut rows = Vec::new();
+    let sees_all = host.has_privileges_of(PG_READ_ALL_STATS)?;
     for control in host.cluster.sessions().all() {
         if only.is_some_and(|pid| pid != control.process_id) {
             continue;
@@ -157,7 +161,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             _ => Some(("Client", "ClientRead")),
         };
         let null = Datum::Null;
-        rows.push(vec![
+        let mut row = vec![
             Datum::Oid(a.database_oid),
             Datum::Int4(control.process_id),
             Datum::Oid(a.user_oid),
@@ -189,9 +193,21 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             Datum::Bool(false),
             null.clone(),
             null,
-        ]);
+        ];
+        if !sees_all && !host.has_privileges_of(a.user_oid)? {
+            hide_activity(&mut row);
+        }
+        rows.push(row);
     }
     Ok(rows)
+}
+
+/// Leaves of a session's row what everybody may see: where it is, who it is, what its program calls itself.
+fn hide_activity(row: &mut [Datum]) {
+    const STATE: usize = 4;
+    const QUERY: usize = 5;
+    row[STATE..].fill(Datum::Null);
+    row[QUERY] = Datum::text("<insufficient privilege>");
 }
 
 fn awaits_safe_snapshot(host: &StatementHost<'_>, owner: Option<u64>) -> bool {

@@ -18,7 +18,10 @@ pub use log_switches::{LogLevel, LogSwitches, Verbosity};
 pub use logged_statements::LoggedStatements;
 pub use pending::{PendingSetting, PendingSettings};
 pub use plan_cache_mode::PlanCacheMode;
-pub use registry::{Context, Definition, Kind, check_value, definition, definitions, reported, show_value};
+pub use registry::{
+    Context, Definition, Kind, check_value, confidential, definition, definitions, is_confidential, reported,
+    show_value,
+};
 pub use session::{CLIENT, SessionSettings, SettingScope, check_privilege, check_setting, parse_search_path};
 pub use table::{LiveValue, SetBy, SettingDescriptor, TRIGRAM_SIMILARITY};
 

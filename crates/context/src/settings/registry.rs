@@ -56,6 +56,46 @@ pub struct Definition {
     pub descriptor: &'static SettingDescriptor,
 }
 
+/// Settings whose values tell of the server's files: only members of pg_read_all_settings may look at them.
+const CONFIDENTIAL: [&str; 24] = [
+    "config_file",
+    "data_directory",
+    "dynamic_library_path",
+    "extension_control_path",
+    "external_pid_file",
+    "hba_file",
+    "ident_file",
+    "jit_provider",
+    "krb_server_keyfile",
+    "log_directory",
+    "log_filename",
+    "oauth_validator_libraries",
+    "output_plugin_libraries",
+    "primary_conninfo",
+    "session_preload_libraries",
+    "shared_preload_libraries",
+    "ssl_ciphers",
+    "ssl_dh_params_file",
+    "ssl_groups",
+    "ssl_max_protocol_version",
+    "ssl_min_protocol_version",
+    "ssl_passphrase_command",
+    "ssl_tls13_ciphers",
+    "unix_socket_directories",
+];
+
+/// Whether only some roles may look at a setting.
+pub fn is_confidential(name: &str) -> bool {
+    CONFIDENTIAL.binary_search(&name).is_ok()
+}
+
+/// 42501 of who may not look at a setting.
+pub fn confidential(name: &str) -> Error {
+    let message = format!("permission denied to examine \"{name}\"");
+    Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
+        .with_detail("Only roles with privileges of the \"pg_read_all_settings\" role may examine this parameter.")
+}
+
 static DEFINITIONS: LazyLock<HashMap<String, Definition>> = LazyLock::new(load);
 
 fn load() -> HashMap<String, Definition> {

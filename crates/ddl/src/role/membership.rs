@@ -180,7 +180,7 @@ impl Definitions<'_> {
     pub(super) fn refuse_granting(&mut self, role: &Role, is_grant: bool) -> Result<()> {
         if is_grant && role.oid == PG_DATABASE_OWNER {
             let message = format!("role \"{}\" cannot have explicit members", role.name);
-            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+            return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
         let word = if is_grant { "grant" } else { "revoke" };
         let name = &role.name;

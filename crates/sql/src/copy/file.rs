@@ -81,8 +81,12 @@ impl Output for FileOutput {
     }
 }
 
-fn refuse_server_file(context: &SessionContext, direction: &str, role: &str) -> Result<()> {
-    let needed = if direction == "from" { PG_READ_SERVER_FILES } else { PG_WRITE_SERVER_FILES };
+/// 42501 unless the role in force may read, or write, files of the server.
+pub(super) fn refuse_server_file(context: &SessionContext, is_from: bool) -> Result<()> {
+    let (direction, role, needed) = match is_from {
+        true => ("from", "pg_read_server_files", PG_READ_SERVER_FILES),
+        false => ("to", "pg_write_server_files", PG_WRITE_SERVER_FILES),
+    };
     if context.owns(needed) {
         return Ok(());
     }
@@ -92,7 +96,6 @@ fn refuse_server_file(context: &SessionContext, direction: &str, role: &str) -> 
 }
 
 pub(super) fn open_input(context: &SessionContext, name: &str) -> Result<FileInput> {
-    refuse_server_file(context, "from", "pg_read_server_files")?;
     // A relative path is one in the data folder.
     let path = context.cluster.data_dir.join(name);
     let file = context.cluster.env.open(&path, OpenMode::ReadOnly).map_err(|e| {
@@ -108,7 +111,6 @@ pub(super) fn open_input(context: &SessionContext, name: &str) -> Result<FileInp
 }
 
 pub(super) fn open_output(context: &SessionContext, name: &str) -> Result<FileOutput> {
-    refuse_server_file(context, "to", "pg_write_server_files")?;
     let path = Path::new(name);
     if !path.is_absolute() {
         return Err(Error::new(sqlstate::INVALID_NAME, "relative path not allowed for COPY to file"));

@@ -33,6 +33,9 @@ pub(crate) fn run(
         return Err(Error::unsupported("COPY with PROGRAM is not supported"));
     }
     session.context.begin_statement(runtime)?;
+    if s.filename().is_some() {
+        file::refuse_server_file(&session.context, s.is_from)?;
+    }
     let options = CopyOptions::parse(s)?;
     let progress = &runtime.control().progress;
     progress.begin(ProgressKind::Copy, 0);

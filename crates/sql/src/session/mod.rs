@@ -53,6 +53,7 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
 use kilndb_catalog::cache::Database;
 use kilndb_catalog::catalog_row::CatalogRow;
+use kilndb_catalog::privileges::{Privileges, SecuredKind, privilege};
 use kilndb_context::cluster::Cluster;
 use std::rc::Rc;
 
@@ -155,6 +156,18 @@ fn starting_settings(
     }
 }
 
+/// 42501 unless a role may connect to a database.
+fn refuse_connection(cluster: &Cluster, name: &str, role: Oid, database: Oid) -> Result<()> {
+    let Some(row) = cluster.database_row(name)? else { return Ok(()) };
+    let privileges = Privileges { kind: SecuredKind::Database, owner: row.oid("datdba"), list: row.grants("datacl") };
+    let (_, roles) = cluster.roles()?;
+    if privileges.has_all(role, privilege::CONNECT, roles.seen_from(database)) {
+        return Ok(());
+    }
+    Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied for database \"{name}\""))
+        .with_detail("User does not have CONNECT privilege."))
+}
+
 /// A client's session: see the module. Whatever its statements work in is in its context.
 pub struct Session {
     pub(crate) instance: Arc<Instance>,
@@ -192,6 +205,7 @@ impl Session {
             )
         })?;
         let database = instance.cluster.open_database(&options.database)?;
+        refuse_connection(&instance.cluster, &options.database, role.oid("oid"), database.oid)?;
         Session::begin(instance, options, &role, database, runtime)
     }
 

@@ -11,10 +11,12 @@ use crate::context::modes::Modes;
 use crate::context::privileges::{permission_denied, relation_word};
 use crate::context::settings::given_value;
 use crate::settings::{SettingScope, definition, unrecognized};
+use crate::settings::{confidential, is_confidential};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::{ValueQuery, ValueSource};
 use kilndb_catalog::Table;
 use kilndb_catalog::privileges::privilege;
+use kilndb_catalog::roles::{PG_CHECKPOINT, PG_READ_ALL_SETTINGS};
 use kilndb_context::settings::PlanCacheMode;
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::{DiscardMode, TransactionStmtKind as T, VariableSetKind as V};
@@ -125,9 +127,13 @@ impl Session {
         if name != "all" && self.context.settings.get(name).is_none() {
             return Err(unrecognized(name));
         }
+        let sees_all = self.context.owns(PG_READ_ALL_SETTINGS);
+        if !sees_all && is_confidential(name) {
+            return Err(confidential(name));
+        }
         let formats = self.begin_rows(&super::utility_rows::show_columns(name), &[], client);
         if name == "all" {
-            for d in crate::settings::definitions() {
+            for d in crate::settings::definitions().into_iter().filter(|d| sees_all || !is_confidential(d.name)) {
                 let row = [d.name.to_string(), self.context.shown(d.name), String::new()];
                 send_text_row(client, &row, &formats)?;
             }
@@ -341,6 +347,11 @@ impl Session {
     }
 
     pub(super) fn checkpoint_command(&mut self, runtime: &dyn Runtime) -> Result<String> {
+        if !self.context.owns(PG_CHECKPOINT) {
+            let message = "permission denied to execute CHECKPOINT command";
+            let detail = "Only roles with privileges of the \"pg_checkpoint\" role may execute this command.";
+            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message).with_detail(detail));
+        }
         self.context.cluster.engine.checkpoint(runtime)?;
         Ok("CHECKPOINT".to_string())
     }
