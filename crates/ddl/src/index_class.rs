@@ -168,7 +168,7 @@ impl Definitions<'_> {
         }
         Ok(match self.context_mut().with_catalog(runtime, |host| inverted_class(opclass, type_oid, &host.reader))? {
             InvertedClass::Array(element) => element,
-            InvertedClass::TsVector | InvertedClass::Jsonb => oids::TEXT,
+            InvertedClass::TsVector | InvertedClass::Jsonb | InvertedClass::Hstore => oids::TEXT,
             InvertedClass::JsonbPath | InvertedClass::Trigram => oids::INT4,
             InvertedClass::Ordered(_) => type_oid,
         })

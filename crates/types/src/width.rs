@@ -35,6 +35,7 @@ pub fn plain_width(type_oid: Oid, value: &Datum) -> usize {
             }
             // A row's header, then its fields.
             Datum::Record(record) => 20 + record.fields.iter().fold(0, |at, (oid, field)| field_end(at, *oid, field)),
+            Datum::Opaque(v) if is_variable(value) => v.bytes.len(),
             other => fixed_width(other),
         }
 }
@@ -64,7 +65,7 @@ fn fixed_width(value: &Datum) -> usize {
         Datum::Int2(_) => 2,
         Datum::Int4(_) | Datum::Float4(_) | Datum::Oid(_) | Datum::Date(_) => 4,
         Datum::Tid(..) | Datum::MacAddr(_) => 6,
-        Datum::Opaque(v) => v.ty.opaque.as_ref().map_or(8, |o| o.width),
+        Datum::Opaque(v) => v.ty.opaque.as_ref().and_then(|o| o.width).unwrap_or(8),
         Datum::TimeTz(..) => 12,
         Datum::Interval(_) | Datum::Uuid(_) | Datum::AclItem(_) => 16,
         _ => 8,
@@ -99,7 +100,7 @@ fn is_variable(value: &Datum) -> bool {
             | Datum::Inet(_)
             | Datum::Range(_)
             | Datum::Multirange(_)
-    )
+    ) || matches!(value, Datum::Opaque(v) if v.ty.opaque.as_ref().is_some_and(|o| o.width.is_none()))
 }
 /// Where a field ends that begins at `at` or, for its alignment, behind it.
 fn field_end(at: usize, type_oid: Oid, value: &Datum) -> usize {

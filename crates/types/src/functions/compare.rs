@@ -3,6 +3,7 @@
 use super::get::arg;
 use crate::key::{compare, compare_f64};
 use crate::oids::BPCHAR;
+use crate::types::folding;
 use crate::{Datum, EvalContext, datetime};
 use kilndb_base::{Error, Result, sqlstate};
 use std::cmp::Ordering;
@@ -40,7 +41,7 @@ fn record_order(a: &crate::Record, b: &crate::Record, ctx: &EvalContext) -> Resu
             (true, true) => Ordering::Equal,
             (true, false) => Ordering::Greater,
             (false, true) => Ordering::Less,
-            (false, false) if *left_type == BPCHAR => compare(BPCHAR, left, right),
+            (false, false) if folding(*left_type).is_some() => compare(*left_type, left, right),
             (false, false) => order(ctx, &[left.clone(), right.clone()])?,
         };
         if order.is_ne() {

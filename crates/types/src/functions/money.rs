@@ -28,7 +28,7 @@ pub(crate) const TYPES: &[TypeDescriptor] = &[TypeDescriptor {
         Ok(())
     }),
     is_hashed: false,
-    opaque: Some(OpaqueType { width: 8, alignment: 8, hash: None }),
+    opaque: Some(OpaqueType { width: Some(8), alignment: 8, hash: None }),
     ..BASE
 }];
 

@@ -133,10 +133,10 @@ fn reversed(s: &str) -> Result<String> {
     Ok(out)
 }
 /// 1-based character position, 0 if absent.
-fn position(s: &str, sub: &str) -> Result<i32> {
+pub(super) fn position(s: &str, sub: &str) -> Result<i32> {
     pieces::find(s, sub)?.map_or(Ok(0), |i| Ok(length(&s[..i])? + 1))
 }
-fn translate_of(s: &str, from: &str, to: &str) -> Result<String> {
+pub(super) fn translate_of(s: &str, from: &str, to: &str) -> Result<String> {
     // The first of several places of a character counts.
     let mut map = kilndb_base::hash::HashMap::default();
     let mut to = to.chars();
