@@ -45,7 +45,8 @@ files = {name: [["extension", *columns.split()]] for name, (_, columns) in TABLE
 for extension, next_oid in EXTENSIONS.items():
     rows = {}
     for name, (table, columns) in TABLES.items():
-        as_text = {"prosqlbody": "pg_get_function_sqlbody(t.oid)"}
+        # A body in SQL syntax is kept as the SELECT of what it returns.
+        as_text = {"prosqlbody": "regexp_replace(pg_get_function_sqlbody(t.oid), '^RETURN', 'SELECT')"}
         select = ", ".join(f"t.{c}::oid" if c in FUNCTIONS else as_text.get(c, f"t.{c}") for c in columns.split())
         member = "SELECT objid FROM pg_depend WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = '%s') AND classid = '%s'::regclass"
         if name in ("amop", "amproc"):

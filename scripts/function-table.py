@@ -28,7 +28,7 @@ OPERATORS = "eq ne lt le gt ge cmp".split()
 COMPARED = (
     "bool char name int2 int4 int8 int24 int42 int28 int82 int48 int84 text oid xid xid8 cid tid float4 float8 float48 float84 "
     "date time timetz timestamp timestamptz interval numeric uuid bytea bit varbit array record oidvector pg_lsn jsonb nameeqtext "
-    "enum text_pattern record_image btrecord nametext textname text_ bttext tsvector tsquery network macaddr macaddr8 range "
+    "enum text_pattern btrecord nametext textname text_ bttext tsvector tsquery network macaddr macaddr8 range "
     "multirange hstore"
 ).split()
 HASHED = {
@@ -132,8 +132,10 @@ def shared():
         for name in (f"bpchar{op}", f"bpchar_pattern_{op}", f"btbpchar_pattern_{op}"):
             family[name] = f"compare::bpchar_{op}"
     family.update({f"bpchar_{w}": f"compare::bpchar_{w}" for w in ("larger", "smaller")})
-    for name in ("btarraycmp", "btrecordcmp", "btrecordimagecmp"):
+    family.update({f"record_image_{op}": f"compare::image_{op}" for op in OPERATORS})
+    for name in ("btarraycmp", "btrecordcmp"):
         family[name] = "compare::any_cmp"
+    family["btrecordimagecmp"] = "compare::image_cmp"
     family["xidneq"] = "compare::any_ne"
     family["pg_wal_lsn_diff"] = "numeric::pg_lsn_mi"
     for pattern, types in HASHED.items():

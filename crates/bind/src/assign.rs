@@ -64,7 +64,7 @@ impl Binder<'_> {
                     }
                 }
                 if let Some(by) = self.key_subscript(container) {
-                    let element = self.part_by_key(by, subscripts.len(), slice, value.loc)?;
+                    let element = self.part_by_key(by, subscripts.len(), slice)?;
                     let part =
                         ExprKind::Subscript { arg: Box::new(base.clone()), subscripts: subscripts.clone(), slice };
                     let value =

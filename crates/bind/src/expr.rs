@@ -627,10 +627,9 @@ impl Binder<'_> {
     }
 
     /// The type of the part that subscripts by key lead to; there must be one subscript.
-    pub(crate) fn part_by_key(&self, by: &KeySubscript, count: usize, slice: bool, loc: i32) -> Result<Oid> {
+    pub(crate) fn part_by_key(&self, by: &KeySubscript, count: usize, slice: bool) -> Result<Oid> {
         if slice || count != 1 {
-            let message = format!("{} allows only one subscript", by.type_name);
-            return self.err(sqlstate::FEATURE_NOT_SUPPORTED, message, loc);
+            return Err(Error::unsupported(format!("{} allows only one subscript", by.type_name)));
         }
         Ok(by.element)
     }
@@ -645,7 +644,7 @@ impl Binder<'_> {
         if base == oids::JSONB && slice {
             return self.err(sqlstate::DATATYPE_MISMATCH, "jsonb subscript does not support slices", loc);
         }
-        let by_key = self.key_subscript(base).map(|by| self.part_by_key(by, steps.len(), slice, loc)).transpose()?;
+        let by_key = self.key_subscript(base).map(|by| self.part_by_key(by, steps.len(), slice)).transpose()?;
         let ty = match base {
             _ if by_key.is_some() => by_key.unwrap_or_default(),
             oids::JSONB => oids::JSONB,

@@ -444,11 +444,13 @@ fn load_btree() -> BtreeFacts {
 
 fn add_btree(amop: &Tsv, opclass: &Tsv, (strategies, orderings, classes): &mut BtreeFacts) {
     const BTREE: Option<&str> = Some("403");
+    /// Of rows as they are stored: keys are made of what they mean.
+    const RECORD_IMAGE_OPS: Option<&str> = Some("3194");
     let c = |name| amop.column(name);
     let (family, left, right, strategy, operator, method) =
         (c("amopfamily"), c("amoplefttype"), c("amoprighttype"), c("amopstrategy"), c("amopopr"), c("amopmethod"));
     let mut by_family: HashMap<(Oid, Oid, u8), Oid> = HashMap::new();
-    for r in amop.rows.iter().filter(|r| r[method] == BTREE) {
+    for r in amop.rows.iter().filter(|r| r[method] == BTREE && r[family] != RECORD_IMAGE_OPS) {
         let (s, op): (u8, Oid) = (number(r[strategy]), number(r[operator]));
         // Pattern classes (text_pattern_ops) use other operators; the first family wins for shared ones.
         strategies.entry(op).or_insert(s);

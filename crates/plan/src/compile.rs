@@ -294,8 +294,13 @@ impl Planner<'_> {
 
     /// One record of the arguments, for functions that ask what type they are of.
     fn with_types(&self, f: &FuncExpr, args: Box<[CExpr]>) -> CExpr {
-        let mut types: Vec<Oid> =
-            f.args.iter().map(|a| if a.ty == oids::UNKNOWN { oids::TEXT } else { a.ty }).collect();
+        let type_of = |a: &Expr| match &a.kind {
+            // A row keeps its type where any row will do.
+            ExprKind::Cast { arg, kind: CastKind::Relabel, .. } if a.ty == oids::RECORD => arg.ty,
+            _ if a.ty == oids::UNKNOWN => oids::TEXT,
+            _ => a.ty,
+        };
+        let mut types: Vec<Oid> = f.args.iter().map(type_of).collect();
         let mut args = args.into_vec();
         if let Some(shape) = &f.expected {
             // The columns of a definition list: their modifiers, beside their types.

@@ -257,6 +257,13 @@ pub(crate) fn get_numeric(bytes: &[u8]) -> Option<Numeric> {
     Some(Numeric { kind: NumericKind::Finite, negative: head == 1 && !digits.is_empty(), weight, dscale, digits })
 }
 
+/// The bytes that a value is stored as, which differ where values look different.
+pub(crate) fn image(value: &Datum) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_tagged(value, &mut out);
+    out
+}
+
 /// Self-describing: a tag, then the value.
 fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
     let fixed = |tag: u8, storage: PhysicalType, out: &mut Vec<u8>| {

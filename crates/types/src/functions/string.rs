@@ -33,6 +33,16 @@ pub(crate) fn one(c: char, upper: bool) -> char {
     }
     match chars {
         (Some(r), None) => r,
+        _ => alone(c, upper),
+    }
+}
+/// The one character that stands for a character in the other case where several would say it better.
+fn alone(c: char, upper: bool) -> char {
+    let by = |distance: u32| char::from_u32(c as u32 + distance).unwrap_or(c);
+    match c {
+        'İ' if !upper => 'i',
+        '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' if upper => by(8),
+        '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' if upper => by(9),
         _ => c,
     }
 }
