@@ -30,9 +30,9 @@ fn order(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Ordering> {
 }
 /// Field by field, NULL above everything; what is behind the first difference is not looked at.
 fn record_order(a: &Record, b: &Record, ctx: &EvalContext) -> Result<Ordering> {
-    fields_in_order(a, b, ctx, &|ty, left, right| match folding(ty) {
-        Some(_) => Ok(compare(ty, left, right)),
-        None => order(ctx, &[left.clone(), right.clone()]),
+    fields_in_order(a, b, ctx, &|ty, left, right| match left {
+        Datum::Text(_) if folding(ty).is_some() => Ok(compare(ty, left, right)),
+        _ => order(ctx, &[left.clone(), right.clone()]),
     })
 }
 /// Values of one field's type.

@@ -12,7 +12,7 @@
 mod text;
 
 use crate::hash::{hash_bytes, hash_bytes_extended};
-use crate::types::{BASE, KeySubscript, OpaqueHash, OpaqueType, OpaqueValue, TypeDescriptor};
+use crate::types::{BASE, KeySubscript, OpaqueHash, OpaqueType, OpaqueValue, OpaqueWidth, TypeDescriptor};
 use crate::{Array, Datum, oids};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use std::cmp::Ordering;
@@ -36,7 +36,7 @@ pub(crate) const TYPES: &[TypeDescriptor] = &[TypeDescriptor {
     is_settings_free: true,
     is_self_contained: true,
     opaque: Some(OpaqueType {
-        width: None,
+        width: OpaqueWidth::Of(|bytes| hashed(bytes).len()),
         alignment: 4,
         hash: Some(OpaqueHash {
             plain: |bytes| hash_bytes(&hashed(bytes)),

@@ -98,11 +98,19 @@ pub struct OpaqueValue {
 }
 
 pub struct OpaqueType {
-    /// pg_type.typlen and the alignment, for statistics; None: it varies with the value.
-    pub width: Option<usize>,
+    /// The bytes that PostgreSQL stores a value in, and their alignment, for statistics.
+    pub width: OpaqueWidth,
     pub alignment: usize,
     /// How values are hashed; None: the type has no hash operator class.
     pub hash: Option<OpaqueHash>,
+}
+
+#[derive(Clone, Copy)]
+pub enum OpaqueWidth {
+    /// pg_type.typlen.
+    Fixed(usize),
+    /// It varies: what a value of these bytes takes without its length word.
+    Of(fn(&[u8]) -> usize),
 }
 
 /// Subscripts of a type that takes one, a key: `value['key']`.
@@ -215,7 +223,11 @@ pub fn descriptor(oid: Oid) -> Option<&'static TypeDescriptor> {
 /// What counts of a text where values of the type are compared; None: all of it.
 #[inline]
 pub fn folding(oid: Oid) -> Option<FoldFn> {
-    if oid == oids::TEXT { None } else { descriptor(oid).and_then(|ty| ty.folded) }
+    // Most texts are of these.
+    if matches!(oid, oids::TEXT | oids::VARCHAR | oids::NAME) {
+        return None;
+    }
+    descriptor(oid).and_then(|ty| ty.folded)
 }
 
 /// The part of a text that counts where values of the type are compared.
