@@ -6,7 +6,7 @@
 use crate::functions::string;
 use crate::types::TypeDescriptor;
 use crate::types::text::TEXTUAL;
-use kilndb_base::Oid;
+use kilndb_base::{Oid, work};
 use std::borrow::Cow;
 
 /// The OID that the extension gives its type, in every database.
@@ -15,8 +15,14 @@ pub const CITEXT: Oid = 15894;
 pub(crate) const TYPES: &[TypeDescriptor] =
     &[TypeDescriptor { oid: CITEXT, folded: Some(lower), is_self_contained: true, is_settings_free: true, ..TEXTUAL }];
 
+/// Texts up to this length are lowered in no time.
+const SHORT: usize = 1024;
+
 /// What lower() makes of a text.
 pub(crate) fn lower(text: &str) -> Cow<'_, str> {
+    if text.len() > SHORT {
+        work::owe(text.len() * 2);
+    }
     if text.is_ascii() {
         let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
         return if is_lower { Cow::Borrowed(text) } else { Cow::Owned(text.to_ascii_lowercase()) };

@@ -7,18 +7,12 @@ use crate::citext::{CITEXT, lower};
 use crate::hash::{hash_bytes, hash_bytes_extended};
 use crate::key::compare;
 use crate::{Datum, EvalContext, pieces};
-use kilndb_base::{Result, work};
+use kilndb_base::Result;
 use std::cmp::Ordering;
 
 fn order(a: &Datum, b: &Datum) -> Ordering {
     compare(CITEXT, a, b)
 }
-/// A text's lower case, which takes its time.
-fn lowered(text: &str) -> Result<std::borrow::Cow<'_, str>> {
-    work::step(text.len() / 4)?;
-    Ok(lower(text))
-}
-
 /// Without a letter that asks for case, options get the one that does not.
 fn without_case(options: &str) -> String {
     if options.contains('c') { options.to_string() } else { format!("{options}i") }
@@ -66,12 +60,12 @@ scalars! {
     /// Of equal values the second is the result.
     fn citext_smaller(_c; a: any, b: any) = (if order(a, b).is_lt() { a } else { b }).clone();
     fn citext_larger(_c; a: any, b: any) = (if order(a, b).is_gt() { a } else { b }).clone();
-    fn citext_hash(_c; a: text) = hash_bytes(lowered(a)?.as_bytes()) as i32;
-    fn citext_hash_extended(_c; a: text, seed: int8) = hash_bytes_extended(lowered(a)?.as_bytes(), seed as u64) as i64;
-    fn p15837_strpos(_c; a: text, b: text) = string::position(&lowered(a)?, &lowered(b)?)?;
+    fn citext_hash(_c; a: text) = hash_bytes(lower(a).as_bytes()) as i32;
+    fn citext_hash_extended(_c; a: text, seed: int8) = hash_bytes_extended(lower(a).as_bytes(), seed as u64) as i64;
+    fn p15837_strpos(_c; a: text, b: text) = string::position(&lower(a), &lower(b))?;
     fn p15840_translate(_c; s: text, from: text, to: text) = {
-        let lower = string::translate_of(s, &lowered(from)?, to)?;
-        string::translate_of(&lower, &string::map_case(from, true)?, to)?
+        let once = string::translate_of(s, &lower(from), to)?;
+        string::translate_of(&once, &string::map_case(from, true)?, to)?
     };
 }
 

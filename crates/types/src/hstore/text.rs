@@ -240,6 +240,19 @@ mod tests {
     }
 
     #[test]
+    fn long_values_give_way() {
+        use crate::looks::{asks, worth};
+        let text: String = (0..100_000).map(|i| format!("key{i}=>\"value {i}\",")).collect();
+        let value = datum(parse(&text).unwrap()).unwrap();
+        asks(worth(2 * text.len()), |_| parse(&text));
+        asks(worth(text.len()), |_| {
+            let mut out = Vec::new();
+            write(&Hstore::of(&value)?, &mut out)?;
+            Ok(out)
+        });
+    }
+
+    #[test]
     fn binary_form_comes_back() {
         let value = datum(parse("a=>1,bb=>NULL,é=>\"\"").unwrap()).unwrap();
         let mut out = Vec::new();
