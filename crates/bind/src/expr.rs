@@ -710,9 +710,9 @@ impl Binder<'_> {
     #[inline(never)]
     fn bind_collate(&self, c: &nodes::CollateClause, scope: &Scope<'_>) -> Result<Expr> {
         let arg = self.bind_expr(c.arg(), scope)?;
-        let arg = self.resolve_unknown(arg)?;
         let name = c.collname().iter().filter_map(|n| n.as_str()).next_back().unwrap_or("").to_string();
-        if !matches!(self.category(arg.ty).0, b'S') {
+        // A literal is of the type that its surroundings want.
+        if arg.ty != oids::UNKNOWN && !matches!(self.category(arg.ty).0, b'S') {
             return self.err(
                 sqlstate::DATATYPE_MISMATCH,
                 format!("collations are not supported by type {}", self.type_name(arg.ty)),
