@@ -28,13 +28,13 @@ OPERATORS = "eq ne lt le gt ge cmp".split()
 COMPARED = (
     "bool char name int2 int4 int8 int24 int42 int28 int82 int48 int84 text oid xid xid8 cid tid float4 float8 float48 float84 "
     "date time timetz timestamp timestamptz interval numeric uuid bytea bit varbit array record oidvector pg_lsn jsonb nameeqtext "
-    "enum text_pattern record_image btrecord nametext textname text_ bttext tsvector tsquery network macaddr macaddr8 range "
-    "multirange"
+    "enum text_pattern btrecord nametext textname text_ bttext tsvector tsquery network macaddr macaddr8 range "
+    "multirange hstore"
 ).split()
 HASHED = {
     "hash{}": "int4 int2 int8 float4 float8 oid char name text tid bytea date bool xid xid8 cid enum inet macaddr macaddr8",
     "hash_{}": "aclitem numeric array record range multirange",
-    "{}_hash": "jsonb time timetz timestamp timestamptz interval uuid pg_lsn",
+    "{}_hash": "hstore jsonb time timetz timestamp timestamptz interval uuid pg_lsn",
 }
 CASTS = {
     "to_int2": "i4toi2 int82 ftoi2 dtoi2 numeric_int2 bytea_int2",
@@ -100,7 +100,7 @@ def support():
         facts[oids[0]] = f"IntegerArithmetic(Arithmetic::{op}, IntWidth::Int4)"
         facts[oids[1]] = f"IntegerArithmetic(Arithmetic::{op}, IntWidth::Int8)"
     facts.update(dict.fromkeys((378, 379, 1193, 1286), "MakesArray"))
-    facts.update(dict.fromkeys((3176, 3787, 3198, 3200, 3271, 3273, 3204, 3490, 3960, 3209, 6338), "WantsTypes"))
+    facts.update(dict.fromkeys((3176, 3787, 3198, 3200, 3271, 3273, 3204, 3490, 3960, 3209, 6338, 15628, 15636), "WantsTypes"))
     facts.update(dict.fromkeys((1299, 2647, 2648, 2649), "Clock"))
     json_sets = (1179, 3205, 3208, 3219, 3465, 3475, 3491, 3931, 3932, 3955, 3957, 3958, 3959, 3961, 3969, 4006)
     facts.update(dict.fromkeys(json_sets, "SeesDomains"))
@@ -132,8 +132,10 @@ def shared():
         for name in (f"bpchar{op}", f"bpchar_pattern_{op}", f"btbpchar_pattern_{op}"):
             family[name] = f"compare::bpchar_{op}"
     family.update({f"bpchar_{w}": f"compare::bpchar_{w}" for w in ("larger", "smaller")})
-    for name in ("btarraycmp", "btrecordcmp", "btrecordimagecmp"):
+    family.update({f"record_image_{op}": f"compare::image_{op}" for op in OPERATORS})
+    for name in ("btarraycmp", "btrecordcmp"):
         family[name] = "compare::any_cmp"
+    family["btrecordimagecmp"] = "compare::image_cmp"
     family["xidneq"] = "compare::any_ne"
     family["pg_wal_lsn_diff"] = "numeric::pg_lsn_mi"
     for pattern, types in HASHED.items():
@@ -232,7 +234,7 @@ def descriptors():
                 return f"{kind}(SessionFunction({len(tables[kind]) - 1}))"
         return None
 
-    def kind_of(p, extension):
+    def kind_of(p):
         oid, source, is_sql = int(p["oid"]), p["prosrc"], p["prolang"] == "14"
         if oid in ELSEWHERE:
             return ELSEWHERE[oid]
@@ -250,8 +252,8 @@ def descriptors():
             return "RangeConstructor"
         found = scalars.get(oid)
         used.add(oid)
-        if extension:
-            found = TRIGRAMS.get(source) and f"trigram::{TRIGRAMS[source]}"
+        if source in TRIGRAMS:
+            found = f"trigram::{TRIGRAMS[source]}"
         elif not found and not is_sql:
             found = scalars.get(source) or families.get(source)
             used.add(source)
@@ -262,9 +264,9 @@ def descriptors():
     inner = session("Session", scalar_session, current_of)
     if inner:
         rows.append((current_of, inner))
-    for extension, name in ((False, "pg_proc"), (False, "own_proc"), (True, "extension_proc")):
+    for name in ("pg_proc", "own_proc", "extension_proc"):
         for p in rows_of(name):
-            kind = kind_of(p, extension) if p["prokind"] in "fawp" else None
+            kind = kind_of(p) if p["prokind"] in "fawp" else None
             if kind:
                 rows.append((p, kind))
     lost = [k for k in [*scalars, *sets, *(key for key, _ in scalar_session + set_session)] if k not in used]

@@ -3,8 +3,10 @@
 //! The first bytes choose the type, the settings, and the type modifier; the rest is the value.
 
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::citext::CITEXT;
 use kilndb_types::context::{DateOrder, DateStyle, IntervalStyle};
 use kilndb_types::context::{ObjectNames, SessionEnvironment, TextSearchCatalog, TypeCatalog};
+use kilndb_types::hstore::HSTORE;
 use kilndb_types::oids::*;
 use kilndb_types::{Datum, EvalContext, FormatSettings, io};
 use std::cell::Cell;
@@ -12,6 +14,10 @@ use std::cell::Cell;
 /// A composite type of the catalog below, its array type, and arrays that have no name in `oids`.
 const PAIR: Oid = 100_000;
 const PAIR_ARRAY: Oid = 100_001;
+
+/// Arrays of what extensions bring.
+const HSTORE_ARRAY: Oid = 15694;
+const CITEXT_ARRAY: Oid = 15895;
 
 /// Type and element type, 0 if it is no array.
 pub const TYPES: &[(Oid, Oid)] = &[
@@ -94,6 +100,10 @@ pub const TYPES: &[(Oid, Oid)] = &[
     (4534, 0),
     (4535, 0),
     (4536, 0),
+    (HSTORE, 0),
+    (CITEXT, 0),
+    (HSTORE_ARRAY, HSTORE),
+    (CITEXT_ARRAY, CITEXT),
 ];
 
 /// Zones of whole hours, half hours, summer time, and one that once was seconds off.

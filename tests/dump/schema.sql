@@ -4,6 +4,8 @@ COMMENT ON SCHEMA shop IS 'the shop''s schema';
 CREATE SCHEMA "Odd Name";
 CREATE EXTENSION pg_trgm;
 CREATE EXTENSION btree_gin WITH SCHEMA shop;
+CREATE EXTENSION hstore WITH SCHEMA shop;
+CREATE EXTENSION citext;
 COMMENT ON EXTENSION pg_trgm IS 'similar words';
 
 CREATE TYPE shop.state AS ENUM ('new', 'paid', 'it''s gone');
@@ -128,6 +130,13 @@ CREATE VIEW public.tree (node, depth) AS WITH RECURSIVE t AS (SELECT id, 1 AS d 
 CREATE VIEW public.cased AS SELECT CASE WHEN a > 0 THEN 'plus' ELSE 'minus' END AS sign, coalesce(b, 0) AS b, shop.double(a) AS twice, row_number() OVER (PARTITION BY a ORDER BY b) AS nr FROM public.late;
 ALTER VIEW public.over_view ALTER COLUMN total SET DEFAULT 5;
 
+CREATE TABLE public.people (name citext PRIMARY KEY CHECK (name <> 'nobody'), facts shop.hstore DEFAULT 'a=>1' NOT NULL, lists shop.hstore[], names citext[] DEFAULT '{A}');
+CREATE INDEX people_facts ON public.people USING gin (facts);
+CREATE INDEX people_begin ON public.people (name citext_pattern_ops);
+CREATE DOMAIN public.nickname AS citext CHECK (VALUE <> 'admin');
+CREATE TABLE public.named (n public.nickname UNIQUE, person citext REFERENCES public.people);
+CREATE FUNCTION public.fact(shop.hstore, citext) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $1 OPERATOR(shop.->) lower($2)';
+
 CREATE TRIGGER set_changed BEFORE INSERT OR UPDATE OF name, email ON shop.customer FOR EACH ROW EXECUTE FUNCTION shop.defined();
 CREATE TRIGGER tell AFTER DELETE ON shop.customer REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION shop.told('a', 'b c');
 CREATE TRIGGER tell_row AFTER UPDATE ON public.sales FOR EACH ROW WHEN (old.amount IS DISTINCT FROM new.amount) EXECUTE FUNCTION shop.told();
@@ -149,3 +158,5 @@ INSERT INTO public.plain (a, d, e, m, r, s) VALUES (1, 'x', B'101', '\xdeadbeef'
 INSERT INTO public.sales SELECT date '2024-06-01' + i * 20, CASE WHEN i % 2 = 0 THEN 'north' ELSE 'south' END, i, i FROM generate_series(1, 40) i;
 INSERT INTO public.self VALUES (1, NULL), (2, 1), (3, 2);
 INSERT INTO public.quick VALUES (1, 'q');
+INSERT INTO public.people VALUES ('Ann', '"q w"=>"x\"y", b=>NULL', '{"a=>1",NULL}', '{Ab,aB}'), ('Bob', '', NULL, NULL);
+INSERT INTO public.named VALUES ('Annie', 'ANN');

@@ -63,6 +63,15 @@ impl Binder<'_> {
                         subscripts.push(Subscript { lower, upper });
                     }
                 }
+                if let Some(by) = self.key_subscript(container) {
+                    let element = self.part_by_key(by, subscripts.len(), slice)?;
+                    let part =
+                        ExprKind::Subscript { arg: Box::new(base.clone()), subscripts: subscripts.clone(), slice };
+                    let value =
+                        self.assign_steps(Expr::new(part, element), &steps[count..], value, name, None, scope)?;
+                    let value = Box::new(value);
+                    return Ok(whole(ExprKind::SubscriptAssign { arg: Box::new(base), subscripts, slice, value }));
+                }
                 let is_json = container == kilndb_types::oids::JSONB;
                 if is_json && slice {
                     return self.err(sqlstate::DATATYPE_MISMATCH, "jsonb subscript does not support slices", value.loc);

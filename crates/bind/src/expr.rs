@@ -6,6 +6,7 @@ use super::object_address::ObjectAddress;
 use super::scope::Scope;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::{ConstValue, Node, nodes, raw};
+use kilndb_types::types::{KeySubscript, descriptor};
 use kilndb_types::{Datum, oids};
 
 impl Binder<'_> {
@@ -587,6 +588,16 @@ impl Binder<'_> {
                 return Ok(None);
             }
             let e = self.bind_expr(n, scope)?;
+            if let Some(by) = self.key_subscript(container) {
+                let loc = e.loc;
+                return match self.coerce_to_target(e, by.key, -1, kilndb_catalog::CastContext::Assignment, false)? {
+                    Ok(key) => Ok(Some(key)),
+                    Err(_) => {
+                        let message = format!("{} subscript must have type {}", by.type_name, self.type_name(by.key));
+                        self.err(sqlstate::DATATYPE_MISMATCH, message, loc)
+                    }
+                };
+            }
             if self.base_type(container) == oids::JSONB {
                 let to = match self.base_type(e.ty) {
                     oids::INT2 | oids::INT4 => oids::INT4,
@@ -610,6 +621,19 @@ impl Binder<'_> {
         Ok((one(ix.lidx())?, one(ix.uidx())?, ix.is_slice))
     }
 
+    /// How values of the type are subscripted by keys.
+    pub(crate) fn key_subscript(&self, container: Oid) -> Option<&'static KeySubscript> {
+        descriptor(self.base_type(container)).and_then(|ty| ty.subscript)
+    }
+
+    /// The type of the part that subscripts by key lead to; there must be one subscript.
+    pub(crate) fn part_by_key(&self, by: &KeySubscript, count: usize, slice: bool) -> Result<Oid> {
+        if slice || count != 1 {
+            return Err(Error::unsupported(format!("{} allows only one subscript", by.type_name)));
+        }
+        Ok(by.element)
+    }
+
     fn subscript(&self, e: Expr, steps: Vec<(Option<Expr>, Option<Expr>, bool)>) -> Result<Expr> {
         if steps.is_empty() {
             return Ok(e);
@@ -620,7 +644,9 @@ impl Binder<'_> {
         if base == oids::JSONB && slice {
             return self.err(sqlstate::DATATYPE_MISMATCH, "jsonb subscript does not support slices", loc);
         }
+        let by_key = self.key_subscript(base).map(|by| self.part_by_key(by, steps.len(), slice)).transpose()?;
         let ty = match base {
+            _ if by_key.is_some() => by_key.unwrap_or_default(),
             oids::JSONB => oids::JSONB,
             oids::INT2VECTOR => oids::INT2,
             oids::OIDVECTOR => oids::OID,
@@ -684,9 +710,9 @@ impl Binder<'_> {
     #[inline(never)]
     fn bind_collate(&self, c: &nodes::CollateClause, scope: &Scope<'_>) -> Result<Expr> {
         let arg = self.bind_expr(c.arg(), scope)?;
-        let arg = self.resolve_unknown(arg)?;
         let name = c.collname().iter().filter_map(|n| n.as_str()).next_back().unwrap_or("").to_string();
-        if !matches!(self.category(arg.ty).0, b'S') {
+        // A literal is of the type that its surroundings want.
+        if arg.ty != oids::UNKNOWN && !matches!(self.category(arg.ty).0, b'S') {
             return self.err(
                 sqlstate::DATATYPE_MISMATCH,
                 format!("collations are not supported by type {}", self.type_name(arg.ty)),

@@ -14,8 +14,9 @@ use super::{Binder, same};
 use kilndb_base::Oid;
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::extension::is_member;
 use kilndb_catalog::value_host::with_context;
-use kilndb_types::{Datum, cast, functions, io, oids};
+use kilndb_types::{Datum, cast, functions, io, key, oids};
 
 /// Do the conditions `given`, which are all true, imply `wanted`?
 pub fn implies(catalog: &dyn CatalogView, given: &[Expr], wanted: &Expr) -> bool {
@@ -194,6 +195,20 @@ impl Prover<'_> {
     /// Is `a name b` true?
     fn holds(&self, name: &str, a: Expr, b: Expr) -> bool {
         let binder = Binder::new(self.catalog, "".into(), Vec::new());
+        let ty = binder.base_type(a.ty);
+        // The operators of an extension's type may be in a schema that no path has.
+        if is_member(ty) && ty == binder.base_type(b.ty) {
+            let (Some(a), Some(b)) = (a.as_const(), b.as_const()) else { return false };
+            let order = key::compare(ty, a, b);
+            return match name {
+                "<" => order.is_lt(),
+                "<=" => order.is_le(),
+                "=" => order.is_eq(),
+                ">=" => order.is_ge(),
+                ">" => order.is_gt(),
+                _ => order.is_ne(),
+            };
+        }
         let Ok(comparison) = binder.make_operator(None, name, Some(a), b, -1) else { return false };
         matches!(self.constant(&comparison).as_ref().and_then(Expr::as_const), Some(Datum::Bool(true)))
     }

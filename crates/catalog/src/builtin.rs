@@ -57,6 +57,7 @@ tsv_files! {
     pg_ts_template = "pg_ts_template"; pg_range = "pg_range"; pg_ts_description = "pg_ts_description"; pg_description = "pg_description";
     extension_proc = "extension_proc"; extension_operator = "extension_operator"; extension_opfamily = "extension_opfamily";
     extension_opclass = "extension_opclass"; extension_amop = "extension_amop"; extension_amproc = "extension_amproc";
+    extension_type = "extension_type"; extension_cast = "extension_cast"; extension_aggregate = "extension_aggregate";
 }
 
 /// A system table's shape.
@@ -360,16 +361,8 @@ fn load_casts() -> HashMap<(Oid, Oid), CastInfo> {
     file.rows
         .iter()
         .map(|r| {
-            let context = match letter(r[context]) {
-                b'i' => CastContext::Implicit,
-                b'a' => CastContext::Assignment,
-                _ => CastContext::Explicit,
-            };
-            let method = match letter(r[method]) {
-                b'b' => CastMethod::Binary,
-                b'i' => CastMethod::InOut,
-                _ => CastMethod::Function(number(r[func])),
-            };
+            let context = CastContext::of(letter(r[context]));
+            let method = CastMethod::of(letter(r[method]), number(r[func]));
             ((number(r[source]), number(r[target])), CastInfo { context, method })
         })
         .collect()
@@ -421,24 +414,43 @@ fn load_tables() -> Vec<SystemTable> {
 }
 
 fn load_default_classes() -> HashMap<(Oid, Oid), Oid> {
-    let file = &FILES.pg_opclass;
-    let c = |name| file.column(name);
-    let (oid, method, intype, default) = (c("oid"), c("opcmethod"), c("opcintype"), c("opcdefault"));
-    let rows = file.rows.iter().filter(|r| flag(r[default]));
-    rows.map(|r| ((number(r[method]), number(r[intype])), number(r[oid]))).collect()
+    let mut classes = HashMap::new();
+    for file in [&FILES.pg_opclass, &FILES.extension_opclass] {
+        let c = |name| file.column(name);
+        let (oid, method, intype, default) = (c("oid"), c("opcmethod"), c("opcintype"), c("opcdefault"));
+        // A class that an extension has for a type that is built in is not there always.
+        let is_of_own =
+            |r: &Vec<Option<&str>>| number::<Oid>(r[oid]) < FIRST_EXTENSION_OID || is_of_extension(r[intype]);
+        let rows = file.rows.iter().filter(|r| flag(r[default]) && is_of_own(r));
+        classes.extend(rows.map(|r| ((number(r[method]), number(r[intype])), number(r[oid]))));
+    }
+    classes
+}
+
+/// Whether an OID is one of those that extensions bring.
+fn is_of_extension(field: Option<&str>) -> bool {
+    (FIRST_EXTENSION_OID..FIRST_USER_OID).contains(&number(field))
 }
 
 type BtreeFacts = (HashMap<Oid, u8>, HashMap<Oid, OrderingOperators>, HashMap<Oid, OperatorClass>);
 
 fn load_btree() -> BtreeFacts {
+    let mut facts = (HashMap::new(), HashMap::new(), HashMap::new());
+    // Extensions have classes of this method for their own types only: those are there where the types are.
+    add_btree(&FILES.pg_amop, &FILES.pg_opclass, &mut facts);
+    add_btree(&FILES.extension_amop, &FILES.extension_opclass, &mut facts);
+    facts
+}
+
+fn add_btree(amop: &Tsv, opclass: &Tsv, (strategies, orderings, classes): &mut BtreeFacts) {
     const BTREE: Option<&str> = Some("403");
-    let amop = &FILES.pg_amop;
+    /// Of rows as they are stored: keys are made of what they mean.
+    const RECORD_IMAGE_OPS: Option<&str> = Some("3194");
     let c = |name| amop.column(name);
     let (family, left, right, strategy, operator, method) =
         (c("amopfamily"), c("amoplefttype"), c("amoprighttype"), c("amopstrategy"), c("amopopr"), c("amopmethod"));
-    let mut strategies = HashMap::new();
     let mut by_family: HashMap<(Oid, Oid, u8), Oid> = HashMap::new();
-    for r in amop.rows.iter().filter(|r| r[method] == BTREE) {
+    for r in amop.rows.iter().filter(|r| r[method] == BTREE && r[family] != RECORD_IMAGE_OPS) {
         let (s, op): (u8, Oid) = (number(r[strategy]), number(r[operator]));
         // Pattern classes (text_pattern_ops) use other operators; the first family wins for shared ones.
         strategies.entry(op).or_insert(s);
@@ -446,12 +458,9 @@ fn load_btree() -> BtreeFacts {
             by_family.insert((number(r[family]), number(r[left]), s), op);
         }
     }
-    let opclass = &FILES.pg_opclass;
     let c = |name| opclass.column(name);
     let (oid, method, family, intype, default) =
         (c("oid"), c("opcmethod"), c("opcfamily"), c("opcintype"), c("opcdefault"));
-    let mut classes = HashMap::new();
-    let mut orderings = HashMap::new();
     for r in opclass.rows.iter().filter(|r| r[method] == BTREE && flag(r[default])) {
         let class = OperatorClass { oid: number(r[oid]), family: number(r[family]), input_type: number(r[intype]) };
         classes.insert(class.input_type, class);
@@ -460,7 +469,6 @@ fn load_btree() -> BtreeFacts {
             orderings.insert(class.input_type, OrderingOperators { less, equal, greater });
         }
     }
-    (strategies, orderings, classes)
 }
 
 #[cfg(test)]
@@ -475,6 +483,10 @@ mod tests {
         assert_eq!(b.btree_strategies[&96], 3);
         let class = b.tables.iter().find(|t| t.name == "pg_class");
         assert!(class.is_some_and(|t| t.indexes.len() == 3 && t.columns.len() > 30));
+        // Types that an extension brings have their classes, types that are built in none of an extension's.
+        let citext = kilndb_types::citext::CITEXT;
+        assert!(b.orderings.contains_key(&citext) && b.default_classes.contains_key(&(405, citext)));
+        assert!(!b.default_classes.contains_key(&(2742, 23)));
         assert_eq!(split_defaults("'{}'::text[], f(1, 2)"), ["'{}'::text[]", "f(1, 2)"]);
     }
 }

@@ -14,6 +14,7 @@ use super::catalog_row::CatalogRow;
 pub use super::changes::PlanDependencies;
 use super::changes::{ChangeLog, Changes};
 use super::column_statistics::FormerStatistics;
+use super::extension::is_member;
 use super::global::{GLOBAL, GlobalTableInstances};
 use super::ids::*;
 use super::known_partitions::{CachedPartition, PartitionMapCache, SharedPartitions};
@@ -53,6 +54,8 @@ pub(super) struct CachedObjects {
     pub(super) schema_privileges: HashMap<Oid, Option<Privileges>>,
     pub(super) operators: HashMap<String, Vec<Arc<OperatorInfo>>>,
     pub(super) operators_by_oid: HashMap<Oid, Option<Arc<OperatorInfo>>>,
+    /// From or to types that extensions bring.
+    casts: HashMap<(Oid, Oid), Option<CastInfo>>,
     /// Foreign keys by the table they point at.
     pub(super) referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
     pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
@@ -115,6 +118,7 @@ impl CachedObjects {
             schema_privileges,
             operators,
             operators_by_oid,
+            casts,
             referencing,
             partition_maps,
             kept_partitions,
@@ -136,6 +140,7 @@ impl CachedObjects {
         schema_privileges.clear();
         operators.clear();
         operators_by_oid.clear();
+        casts.clear();
         *referencing = None;
         partition_maps.clear();
         kept_partitions.clear();
@@ -720,6 +725,14 @@ impl CatalogView for CatalogReader<'_> {
             && (range.oid, range.multirange) == (source, target)
         {
             return self.load_cast(source, target);
+        }
+        if is_member(source) || is_member(target) {
+            if let Some(found) = self.cache.lock().casts.get(&(source, target)) {
+                return Ok(*found);
+            }
+            let found = self.load_cast(source, target)?;
+            self.cache.lock().casts.insert((source, target), found);
+            return Ok(found);
         }
         Ok(BUILTINS.casts.get(&(source, target)).copied())
     }

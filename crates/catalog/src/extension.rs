@@ -1,12 +1,16 @@
 //! Extensions that can be created: what they are, and the rows of system tables that they bring (docs/decisions/0024).
 //!
+//! Types are among it: their values are described as those of built-in types are (`types::types::TypeDescriptor`), and their
+//! rows, with those of casts, operators and operator classes, are files like the functions' (docs/decisions/0056).
+//!
 //! Invariants
 //! 1. What an extension brings has the same OIDs in every database, between [`FIRST_EXTENSION_OID`] and the first
 //!    user's.
 //! 2. It is there in databases whose system tables have its rows, and nowhere else.
 
+use super::AccessMethod;
 use super::bootstrap::fill_from;
-use super::builtin::{FILES, FIRST_EXTENSION_OID, FIRST_USER_OID, Tsv, number};
+use super::builtin::{BUILTINS, FILES, FIRST_EXTENSION_OID, FIRST_USER_OID, Tsv, number};
 use super::ids::*;
 use super::store::CatalogWriter;
 use kilndb_base::sync::LazyLock;
@@ -32,11 +36,25 @@ impl Extension {
 
 pub const PLPGSQL: &str = "plpgsql";
 
-pub const EXTENSIONS: [Extension; 3] = [
+pub const EXTENSIONS: [Extension; 5] = [
     Extension {
         name: "btree_gin",
         version: "1.3",
         comment: "support for indexing common datatypes in GIN",
+        schema: None,
+        trusted: true,
+    },
+    Extension {
+        name: "citext",
+        version: "1.8",
+        comment: "data type for case-insensitive character strings",
+        schema: None,
+        trusted: true,
+    },
+    Extension {
+        name: "hstore",
+        version: "1.8",
+        comment: "data type for storing sets of (key, value) pairs",
         schema: None,
         trusted: true,
     },
@@ -81,47 +99,77 @@ pub struct InvertedOperatorClass {
 pub(crate) static INVERTED_CLASSES: LazyLock<Vec<InvertedOperatorClass>> = LazyLock::new(|| {
     let file = &FILES.extension_opclass;
     let (oid, input, is_default) = (file.column("oid"), file.column("opcintype"), file.column("opcdefault"));
+    let method = file.column("opcmethod");
     let of_row = |r: &Vec<Option<&str>>| {
         let input_type = number(r[input]);
-        let class = if r[0] == Some("pg_trgm") { InvertedClass::Trigram } else { InvertedClass::Ordered(input_type) };
+        let class = match r[0] {
+            Some("pg_trgm") => InvertedClass::Trigram,
+            Some("hstore") => InvertedClass::Hstore,
+            _ => InvertedClass::Ordered(input_type),
+        };
         InvertedOperatorClass { oid: number(r[oid]), input_type, is_default: r[is_default] == Some("t"), class }
     };
-    file.rows.iter().map(of_row).collect()
+    file.rows.iter().filter(|r| AccessMethod::of(number(r[method])).has_terms()).map(of_row).collect()
 });
 
 /// System tables of members, with the indexes that find them by OID.
-pub const MEMBER_TABLES: [(Oid, Oid); 4] = [
+pub const MEMBER_TABLES: [(Oid, Oid); 6] = [
     (PG_PROC, PG_PROC_OID_INDEX),
     (PG_OPERATOR, PG_OPERATOR_OID_INDEX),
     (PG_OPFAMILY, PG_OPFAMILY_OID_INDEX),
     (PG_OPCLASS, PG_OPCLASS_OID_INDEX),
+    (PG_TYPE, PG_TYPE_OID_INDEX),
+    (PG_CAST, PG_CAST_OID_INDEX),
 ];
 
-/// The column with the schema of a member.
-pub fn schema_column(table: Oid) -> &'static str {
-    match table {
-        PG_PROC => "pronamespace",
-        PG_OPERATOR => "oprnamespace",
-        PG_OPFAMILY => "opfnamespace",
-        _ => "opcnamespace",
-    }
+/// The members of extensions that one system table describes.
+struct MemberFile {
+    table: Oid,
+    file: &'static Tsv,
+    /// The columns with a member's schema and owner; None: such members have neither.
+    schema_and_owner: Option<(&'static str, &'static str)>,
 }
 
-fn files() -> [(Oid, &'static Tsv, &'static str, &'static str); 4] {
+fn files() -> [MemberFile; 6] {
+    let of_schema = |table, file, schema, owner| MemberFile { table, file, schema_and_owner: Some((schema, owner)) };
     [
-        (PG_PROC, &FILES.extension_proc, "pronamespace", "proowner"),
-        (PG_OPERATOR, &FILES.extension_operator, "oprnamespace", "oprowner"),
-        (PG_OPFAMILY, &FILES.extension_opfamily, "opfnamespace", "opfowner"),
-        (PG_OPCLASS, &FILES.extension_opclass, "opcnamespace", "opcowner"),
+        of_schema(PG_TYPE, &FILES.extension_type, "typnamespace", "typowner"),
+        of_schema(PG_PROC, &FILES.extension_proc, "pronamespace", "proowner"),
+        of_schema(PG_OPERATOR, &FILES.extension_operator, "oprnamespace", "oprowner"),
+        of_schema(PG_OPFAMILY, &FILES.extension_opfamily, "opfnamespace", "opfowner"),
+        of_schema(PG_OPCLASS, &FILES.extension_opclass, "opcnamespace", "opcowner"),
+        MemberFile { table: PG_CAST, file: &FILES.extension_cast, schema_and_owner: None },
     ]
+}
+
+/// The column with the schema of a member; None: such members are in none.
+pub fn schema_column(table: Oid) -> Option<&'static str> {
+    files().iter().find(|f| f.table == table)?.schema_and_owner.map(|columns| columns.0)
 }
 
 /// Members as (system table, OID).
 pub fn members(name: &str) -> Vec<(Oid, Oid)> {
-    let of_file = |(table, file, ..): (Oid, &'static Tsv, _, _)| {
+    let of_file = |MemberFile { table, file, .. }: MemberFile| {
         file.rows.iter().filter(|r| r[0] == Some(name)).map(move |r| (table, number(r[1]))).collect::<Vec<_>>()
     };
     files().into_iter().flat_map(of_file).collect()
+}
+
+/// Names of the types.
+pub fn type_names(name: &str) -> Vec<&'static str> {
+    let file = &FILES.extension_type;
+    let typname = file.column("typname");
+    file.rows.iter().filter(|r| r[0] == Some(name)).filter_map(|r| r[typname]).collect()
+}
+
+/// The collation of a type that is built in or that an extension brings; 0: it has none.
+pub fn collation_of_type(oid: Oid) -> Oid {
+    if !is_member(oid) {
+        return BUILTINS.types.get(&oid).map_or(0, |t| t.collation);
+    }
+    let file = &FILES.extension_type;
+    let (of, collation) = (file.column("oid"), file.column("typcollation"));
+    file.rows.iter().find(|r| number::<Oid>(r[of]) == oid).map_or(0, |r| number(r[collation]))
 }
 
 /// Signatures of the functions: name and types of the arguments.
@@ -144,16 +192,17 @@ pub fn insert_members(
     eval: &EvalContext<'_>,
 ) -> Result<()> {
     let is_its = |r: &[Option<&str>]| r.first() == Some(&Some(name));
-    for (table, file, namespace, owned_by) in files() {
-        fill_from(
-            writer,
-            table,
-            file,
-            eval,
-            &is_its,
-            &[(namespace, Datum::Oid(schema)), (owned_by, Datum::Oid(owner))],
-        )?;
+    for MemberFile { table, file, schema_and_owner } in files() {
+        let mut extra = Vec::new();
+        if let Some((namespace, owned_by)) = schema_and_owner {
+            extra.extend([(namespace, Datum::Oid(schema)), (owned_by, Datum::Oid(owner))]);
+        }
+        if table == PG_TYPE {
+            extra.push(("typtypmod", Datum::Int4(-1)));
+        }
+        fill_from(writer, table, file, eval, &is_its, &extra)?;
     }
+    fill_from(writer, PG_AGGREGATE, &FILES.extension_aggregate, eval, &is_its, &[])?;
     fill_from(writer, PG_AMOP, &FILES.extension_amop, eval, &is_its, &[])?;
     fill_from(writer, PG_AMPROC, &FILES.extension_amproc, eval, &is_its, &[])
 }
@@ -216,6 +265,20 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), count);
-        assert_eq!(INVERTED_CLASSES.iter().filter(|c| c.class == InvertedClass::Trigram).count(), 1);
+        for class in [InvertedClass::Trigram, InvertedClass::Hstore] {
+            assert_eq!(INVERTED_CLASSES.iter().filter(|c| c.class == class).count(), 1);
+        }
+    }
+
+    #[test]
+    fn types_are_those_that_have_descriptors() {
+        let file = &FILES.extension_type;
+        let (oid, element) = (file.column("oid"), file.column("typelem"));
+        for row in &file.rows {
+            let is_array = number::<Oid>(row[element]) != 0;
+            assert_eq!(kilndb_types::types::descriptor(number(row[oid])).is_none(), is_array, "{row:?}");
+        }
+        let described = kilndb_types::types::descriptors().filter(|ty| is_member(ty.oid)).count();
+        assert_eq!(described * 2, file.rows.len());
     }
 }

@@ -395,6 +395,26 @@ pub enum CastMethod {
     InOut,
     Function(Oid),
 }
+impl CastContext {
+    /// What pg_cast.castcontext says.
+    pub(super) fn of(letter: u8) -> CastContext {
+        match letter {
+            b'i' => CastContext::Implicit,
+            b'a' => CastContext::Assignment,
+            _ => CastContext::Explicit,
+        }
+    }
+}
+impl CastMethod {
+    /// What pg_cast.castmethod and castfunc say.
+    pub(super) fn of(letter: u8, function: Oid) -> CastMethod {
+        match letter {
+            b'b' => CastMethod::Binary,
+            b'i' => CastMethod::InOut,
+            _ => CastMethod::Function(function),
+        }
+    }
+}
 #[derive(Clone, Copy, Debug)]
 pub struct CastInfo {
     pub context: CastContext,

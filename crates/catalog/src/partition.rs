@@ -774,16 +774,17 @@ pub struct BuiltinOperatorClass {
 }
 
 pub fn operator_classes() -> impl Iterator<Item = BuiltinOperatorClass> {
-    let file = &FILES.pg_opclass;
-    let place = |name: &str| file.column(name);
-    let (oid, method, name, input, default) =
-        (place("oid"), place("opcmethod"), place("opcname"), place("opcintype"), place("opcdefault"));
-    file.rows.iter().map(move |r| BuiltinOperatorClass {
-        oid: number(r[oid]),
-        method: number(r[method]),
-        name: r[name].unwrap_or(""),
-        input_type: number(r[input]),
-        is_default: r[default] == Some("t"),
+    [&FILES.pg_opclass, &FILES.extension_opclass].into_iter().flat_map(|file| {
+        let place = |name: &str| file.column(name);
+        let (oid, method, name, input, default) =
+            (place("oid"), place("opcmethod"), place("opcname"), place("opcintype"), place("opcdefault"));
+        file.rows.iter().map(move |r| BuiltinOperatorClass {
+            oid: number(r[oid]),
+            method: number(r[method]),
+            name: r[name].unwrap_or(""),
+            input_type: number(r[input]),
+            is_default: r[default] == Some("t"),
+        })
     })
 }
 

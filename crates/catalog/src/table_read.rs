@@ -4,6 +4,7 @@ use super::access_method::{AccessMethod, BTREE_METHOD};
 use super::builtin::{FIRST_USER_OID, PG_CATALOG, SystemTable};
 use super::cache::{CatalogReader, split_expressions};
 use super::catalog_row::CatalogRow;
+use super::extension::is_member;
 use super::global::DELETE_ROWS_OPTION;
 use super::ids::*;
 use super::model::*;
@@ -192,7 +193,7 @@ impl CatalogReader<'_> {
             keys.push(IndexKey {
                 attnum: *attnum as i16,
                 expression_sql: if *attnum == 0 { expressions.next() } else { None },
-                type_oid,
+                type_oid: self.key_type(type_oid)?,
                 descending: at(&options, i) & 1 != 0,
                 nulls_first: at(&options, i) & 2 != 0,
                 collation: at(&collations, i) as Oid,
@@ -303,6 +304,16 @@ impl CatalogReader<'_> {
         let found = map.get(&table).cloned().unwrap_or_default();
         self.cache.lock().referencing = Some(map);
         Ok(found)
+    }
+
+    /// The type that tells how keys are made of values: for a domain over an extension's type that type. What is under
+    /// other domains is told by the values.
+    fn key_type(&self, type_oid: Oid) -> Result<Oid> {
+        if type_oid < FIRST_USER_OID {
+            return Ok(type_oid);
+        }
+        let (base, _) = super::user_types::shown_type(type_oid, -1, self);
+        Ok(if is_member(base) { base } else { type_oid })
     }
 
     pub(super) fn system_table(&self, table: &'static SystemTable) -> Result<Arc<Table>> {

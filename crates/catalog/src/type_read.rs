@@ -60,12 +60,13 @@ impl CatalogReader<'_> {
         }))
     }
 
-    /// The cast by function that pg_cast has for the pair.
+    /// The cast that pg_cast has for the pair.
     pub(super) fn load_cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>> {
         let rows = self.lookup(PG_CAST, PG_CAST_SOURCE_TARGET_INDEX, &[Datum::Oid(source), Datum::Oid(target)])?;
-        Ok(rows
-            .first()
-            .map(|r| CastInfo { context: CastContext::Explicit, method: CastMethod::Function(r.oid("castfunc")) }))
+        Ok(rows.first().map(|r| CastInfo {
+            context: CastContext::of(r.char("castcontext")),
+            method: CastMethod::of(r.char("castmethod"), r.oid("castfunc")),
+        }))
     }
 
     pub(super) fn load_labels(&self, enum_type: Oid) -> Result<Arc<[EnumLabel]>> {

@@ -13,6 +13,7 @@ use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::store::array;
+use kilndb_catalog::user_types::shown_type;
 use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::nodes;
@@ -545,8 +546,10 @@ impl Definitions<'_> {
         for (mine, theirs) in key.columns.iter().zip(key.referenced_columns) {
             let mine = &key.referencing.columns[*mine as usize - 1];
             let theirs = &key.referenced.columns[*theirs as usize - 1];
-            let (left, right) = (theirs.type_oid, mine.type_oid);
             let found = self.context_mut().with_catalog(runtime, |host| {
+                // Values of a domain are compared as those of the type under it.
+                let base = |ty| shown_type(ty, -1, &host.reader).0;
+                let (left, right) = (base(theirs.type_oid), base(mine.type_oid));
                 let own = |ty| Ok::<_, Error>(host.reader.ordering_operators(ty)?.map_or(0, |o| o.equal));
                 let all = host.reader.operators(None, "=")?;
                 if let Some(exact) = all.iter().find(|o| o.left == left && o.right == right) {
@@ -563,7 +566,7 @@ impl Definitions<'_> {
             })?;
             let Some(found) = found else {
                 let (left, right) = self.context_mut().with_catalog(runtime, |host| {
-                    Ok((host.reader.format_type(right, -1), host.reader.format_type(left, -1)))
+                    Ok((host.reader.format_type(mine.type_oid, -1), host.reader.format_type(theirs.type_oid, -1)))
                 })?;
                 let message = format!("foreign key constraint \"{name}\" cannot be implemented");
                 return Err(Error::new(sqlstate::DATATYPE_MISMATCH, message).with_detail(format!(

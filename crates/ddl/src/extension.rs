@@ -120,7 +120,7 @@ impl Definitions<'_> {
         if let Some(fixed) = e.schema.filter(|fixed| *fixed != schema_name) {
             return Err(Error::unsupported(format!("extension \"{name}\" must be installed in schema \"{fixed}\"")));
         }
-        self.refuse_installed_names(e, schema)?;
+        self.refuse_installed_names(e, schema, runtime)?;
         let (oid, owner) = (self.context().cluster.next_oid()?, self.context().identity.current_role);
         let environment = self.context_mut().environment(runtime)?;
         let host = environment.host();
@@ -130,8 +130,11 @@ impl Definitions<'_> {
         })
     }
 
-    /// Somebody's function may have a signature of the extension's.
-    fn refuse_installed_names(&mut self, e: &Extension, schema: Oid) -> Result<()> {
+    /// Somebody's function may have a signature of the extension's, and a type a name.
+    fn refuse_installed_names(&mut self, e: &Extension, schema: Oid, runtime: &dyn Runtime) -> Result<()> {
+        for name in extension::type_names(e.name) {
+            self.refuse_taken_type(schema, name, runtime)?;
+        }
         for (function, types) in extension::signatures(e.name) {
             let rows =
                 self.context_mut().catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(function)])?;
@@ -198,12 +201,12 @@ impl Definitions<'_> {
         let Some(e) = extension::extension(&name).filter(|e| e.is_relocatable()) else {
             return Err(Error::unsupported(format!("extension \"{name}\" does not support SET SCHEMA")));
         };
-        self.refuse_installed_names(e, schema)?;
+        self.refuse_installed_names(e, schema, runtime)?;
         for (table, member) in self.members_of(oid)? {
-            if let Some((_, index)) = MEMBER_TABLES.iter().find(|(known, _)| *known == table) {
-                self.update_row(table, *index, member, runtime, |row| {
-                    row.set(schema_column(table), Datum::Oid(schema))
-                })?;
+            if let Some((_, index)) = MEMBER_TABLES.iter().find(|(known, _)| *known == table)
+                && let Some(column) = schema_column(table)
+            {
+                self.update_row(table, *index, member, runtime, |row| row.set(column, Datum::Oid(schema)))?;
             }
         }
         self.update_row(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime, |row| {

@@ -10,6 +10,7 @@ use kilndb_catalog::{AccessMethod, BTREE_METHOD, CatalogView, OptionValue};
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
 use kilndb_types::inverted::InvertedClass;
+use kilndb_types::types::folding;
 use kilndb_types::{key, oids};
 
 pub(super) fn method_of(name: Option<&str>) -> Result<Oid> {
@@ -145,9 +146,16 @@ impl Definitions<'_> {
             oids::RECORD => info.kind == b'c' || base == oids::RECORD,
             input => input == base,
         };
+        let is_text = of_name.clone().any(|r| r.oid("opcintype") == oids::TEXT);
         let found = of_name.find(|r| fits(r.oid("opcintype"))).map(|r| r.oid("oid"));
         let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
         found.ok_or_else(|| {
+            // The values would have to be compared as other values of their type are not.
+            if is_text && base != oids::BPCHAR && folding(base).is_some() {
+                return Error::unsupported(format!(
+                    "operator class \"{name}\" of type text is not supported for data type {shown}"
+                ));
+            }
             Error::new(
                 sqlstate::DATATYPE_MISMATCH,
                 format!("operator class \"{name}\" does not accept data type {shown}"),
@@ -168,7 +176,7 @@ impl Definitions<'_> {
         }
         Ok(match self.context_mut().with_catalog(runtime, |host| inverted_class(opclass, type_oid, &host.reader))? {
             InvertedClass::Array(element) => element,
-            InvertedClass::TsVector | InvertedClass::Jsonb => oids::TEXT,
+            InvertedClass::TsVector | InvertedClass::Jsonb | InvertedClass::Hstore => oids::TEXT,
             InvertedClass::JsonbPath | InvertedClass::Trigram => oids::INT4,
             InvertedClass::Ordered(_) => type_oid,
         })

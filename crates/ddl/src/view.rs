@@ -24,7 +24,7 @@ pub(super) fn result_columns(plan: &Plan, aliases: &[&str], too_many: &str) -> R
             return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
         }
         let type_oid = if c.type_oid == oids::UNKNOWN { oids::TEXT } else { c.type_oid };
-        let collation = kilndb_catalog::builtin::BUILTINS.types.get(&type_oid).map_or(0, |t| t.collation);
+        let collation = kilndb_catalog::extension::collation_of_type(type_oid);
         columns.push(NewColumn { name, type_oid, typmod: c.typmod, collation, ..NewColumn::default() });
     }
     Ok(columns)

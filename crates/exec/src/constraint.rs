@@ -16,7 +16,7 @@ use kilndb_storage::{
     Fetched, IndexInsert, Relation, RowLockMode, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions,
     WriteOutcome,
 };
-use kilndb_types::{Datum, EvalContext, key, oids};
+use kilndb_types::{Datum, EvalContext, key, oids, row};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -77,7 +77,11 @@ impl ConstraintQueue {
                 continue;
             }
             let after = new.map(|new| pick(&r.columns, new));
-            if after.as_ref().is_none_or(|a| !equal(&m.table, &r.columns, &before, a)) {
+            // A key that looks different is another one to those that follow it, though it compares equal.
+            let is_kept = |a: &Vec<Datum>| {
+                equal(&m.table, &r.columns, &before, a) && before.iter().zip(a).all(|(x, y)| row::looks_the_same(x, y))
+            };
+            if !after.as_ref().is_some_and(is_kept) {
                 self.parents.push((n, before, after));
             }
         }

@@ -452,6 +452,19 @@ impl EvaluateKinds for CExpr {
                 }
                 kilndb_types::functions::json::assign(&a, &steps, first_is_number, &v)
             }
+            CExpr::KeySubscript { by, arg, key } => {
+                let (a, key) = (arg.eval(row, rt, cx)?, key.eval(row, rt, cx)?);
+                if a.is_null() || key.is_null() { Ok(Datum::Null) } else { (by.fetch)(&a, &key) }
+            }
+            CExpr::KeySubscriptAssign { by, arg, key, value } => {
+                let (a, v) = (arg.eval(row, rt, cx)?, value.eval(row, rt, cx)?);
+                let key = key.eval(row, rt, cx)?;
+                if key.is_null() {
+                    let message = format!("{} subscript in assignment must not be null", by.type_name);
+                    return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, message));
+                }
+                (by.assign)(&a, &key, &v)
+            }
             CExpr::SubscriptAssign { element, arg, subs, slice, value } => {
                 let a = arg.eval(row, rt, cx)?;
                 let v = value.eval(row, rt, cx)?;

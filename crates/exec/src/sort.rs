@@ -7,7 +7,7 @@ use kilndb_base::{Oid, Result};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{Op, SortSpec};
 use kilndb_spill::{Sorter, SpillIo, row_bytes};
-use kilndb_types::{Datum, key, row};
+use kilndb_types::{Datum, key, oids, row};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -32,7 +32,7 @@ pub fn compare_values(ty: Oid, a: &Datum, b: &Datum, descending: bool, nulls_fir
             let o = match (a, b) {
                 (Datum::Int4(x), Datum::Int4(y)) => x.cmp(y),
                 (Datum::Int8(x), Datum::Int8(y)) => x.cmp(y),
-                (Datum::Text(x), Datum::Text(y)) => x.as_bytes().cmp(y.as_bytes()),
+                (Datum::Text(x), Datum::Text(y)) if ty == oids::TEXT => x.as_bytes().cmp(y.as_bytes()),
                 _ => key::compare(ty, a, b),
             };
             if descending { o.reverse() } else { o }

@@ -9,7 +9,7 @@ use kilndb_bind::ir::*;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_types::functions::descriptor::{IntOp, IntWidth, Support};
 use kilndb_types::functions::{self, FunctionKind, ScalarFn};
-use kilndb_types::types::HeldAs;
+use kilndb_types::types::{HeldAs, KeySubscript};
 use kilndb_types::{Datum, cast, key, oids};
 use std::sync::Arc;
 
@@ -118,6 +118,11 @@ impl Planner<'_> {
             ExprKind::Field { arg, index, .. } => {
                 CExpr::Field { index: *index, arg: Box::new(self.compile(arg, layout)?) }
             }
+            ExprKind::Subscript { arg, subscripts, .. } | ExprKind::SubscriptAssign { arg, subscripts, .. }
+                if self.key_subscript(arg.ty).is_some() =>
+            {
+                self.compile_key_subscript(e, arg, subscripts, layout)?
+            }
             ExprKind::Subscript { arg, subscripts, slice } => {
                 let subs = self.compile_subscripts(subscripts, layout)?;
                 let inner = Box::new(self.compile(arg, layout)?);
@@ -178,6 +183,25 @@ impl Planner<'_> {
             [a, b] => Ok([self.compile(a, layout)?, self.compile(b, layout)?]),
             _ => Err(Error::internal("comparison without two sides")),
         }
+    }
+
+    /// How values of the type are subscripted by keys.
+    fn key_subscript(&self, container: Oid) -> Option<&'static KeySubscript> {
+        kilndb_types::types::descriptor(self.base_type(container)).and_then(|ty| ty.subscript)
+    }
+
+    #[inline(never)]
+    fn compile_key_subscript(&self, e: &Expr, arg: &Expr, list: &[Subscript], layout: &Layout) -> Result<CExpr> {
+        let (Some(by), [Subscript { upper: Some(key), .. }]) = (self.key_subscript(arg.ty), list) else {
+            return Err(Error::internal("subscripts by key of another number"));
+        };
+        let (arg, key) = (Box::new(self.compile(arg, layout)?), Box::new(self.compile(key, layout)?));
+        Ok(match &e.kind {
+            ExprKind::SubscriptAssign { value, .. } => {
+                CExpr::KeySubscriptAssign { by, arg, key, value: Box::new(self.compile(value, layout)?) }
+            }
+            _ => CExpr::KeySubscript { by, arg, key },
+        })
     }
 
     fn compile_subscripts(&self, list: &[Subscript], layout: &Layout) -> Result<Box<[CSubscript]>> {
@@ -270,8 +294,13 @@ impl Planner<'_> {
 
     /// One record of the arguments, for functions that ask what type they are of.
     fn with_types(&self, f: &FuncExpr, args: Box<[CExpr]>) -> CExpr {
-        let mut types: Vec<Oid> =
-            f.args.iter().map(|a| if a.ty == oids::UNKNOWN { oids::TEXT } else { a.ty }).collect();
+        let type_of = |a: &Expr| match &a.kind {
+            // A row keeps its type where any row will do.
+            ExprKind::Cast { arg, kind: CastKind::Relabel, .. } if a.ty == oids::RECORD => arg.ty,
+            _ if a.ty == oids::UNKNOWN => oids::TEXT,
+            _ => a.ty,
+        };
+        let mut types: Vec<Oid> = f.args.iter().map(type_of).collect();
         let mut args = args.into_vec();
         if let Some(shape) = &f.expected {
             // The columns of a definition list: their modifiers, beside their types.

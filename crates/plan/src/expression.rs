@@ -8,6 +8,7 @@ use kilndb_catalog::FunctionInfo;
 use kilndb_catalog::routine::TupleDescriptor;
 pub use kilndb_types::functions::descriptor::{Arithmetic, IntOp};
 use kilndb_types::functions::{ScalarFn, SessionFunction};
+use kilndb_types::types::KeySubscript;
 use kilndb_types::{Datum, cast};
 use std::sync::Arc;
 
@@ -192,6 +193,18 @@ pub enum CExpr {
     JsonSubscriptAssign {
         arg: Box<CExpr>,
         subs: Box<[CSubscript]>,
+        value: Box<CExpr>,
+    },
+    /// A part of a value that its type finds by a key.
+    KeySubscript {
+        by: &'static KeySubscript,
+        arg: Box<CExpr>,
+        key: Box<CExpr>,
+    },
+    KeySubscriptAssign {
+        by: &'static KeySubscript,
+        arg: Box<CExpr>,
+        key: Box<CExpr>,
         value: Box<CExpr>,
     },
     SubscriptAssign {

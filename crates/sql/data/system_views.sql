@@ -368,7 +368,7 @@ SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.r
        a.attnum::int AS ordinal_position,
        (CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END)::varchar AS column_default,
        (CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END)::varchar AS is_nullable,
-       (CASE WHEN t.typelem <> 0 AND t.typlen = -1 THEN 'ARRAY' WHEN t.typtype IN ('e', 'c') THEN 'USER-DEFINED'
+       (CASE WHEN t.typelem <> 0 AND t.typlen = -1 THEN 'ARRAY' WHEN tn.nspname <> 'pg_catalog' AND t.typtype <> 'd' THEN 'USER-DEFINED'
              ELSE format_type(a.atttypid, NULL) END)::varchar AS data_type,
        CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN a.atttypmod - 4
             WHEN a.atttypid IN (1560, 1562) AND a.atttypmod > 0 THEN a.atttypmod END AS character_maximum_length,

@@ -4,6 +4,7 @@
 //! 1. NULL arguments come in and are skipped here where SQL says so.
 //! 2. Integers are summed exactly (i128), numerics as numerics, floats as PostgreSQL does (Youngs-Cramer).
 
+use crate::citext::CITEXT;
 use crate::functions::get;
 use crate::functions::limits;
 use crate::numeric::Numeric;
@@ -673,8 +674,8 @@ fn intervals(avg: bool) -> Box<dyn Accumulator> {
 fn pick(keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
     Box::new(ExtremeAccumulator { keep, type_oid: 0, value: Datum::Null })
 }
-fn pick_bpchar(keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
-    Box::new(ExtremeAccumulator { keep, type_oid: BPCHAR, value: Datum::Null })
+fn pick_of(type_oid: Oid, keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
+    Box::new(ExtremeAccumulator { keep, type_oid, value: Datum::Null })
 }
 fn bits(op: BitOperation) -> Box<dyn Accumulator> {
     Box::new(BitAccumulator { op, value: Datum::Null })
@@ -719,8 +720,10 @@ aggregates! {
         2051, 2131, 2132, 2133, 2134, 2135, 2136, 2138, 2139, 2140, 2141, 2142, 2143, 2144, 2145, 2146, 2798,
         3527, 3565, 4190, 5100, 6374, 6396
     ) = pick(|o| o == Ordering::Less);
-    fn max_bpchar(_types; 2244) = pick_bpchar(|o| o == Ordering::Greater);
-    fn min_bpchar(_types; 2245) = pick_bpchar(|o| o == Ordering::Less);
+    fn max_bpchar(_types; 2244) = pick_of(BPCHAR, |o| o == Ordering::Greater);
+    fn min_bpchar(_types; 2245) = pick_of(BPCHAR, |o| o == Ordering::Less);
+    fn max_citext(_types; 15818) = pick_of(CITEXT, |o| o != Ordering::Less);
+    fn min_citext(_types; 15817) = pick_of(CITEXT, |o| o != Ordering::Greater);
     fn any_value(_types; 6291) = pick(|_| false);
     fn bit_and(_types; 2517, 2519, 2236, 2238, 2240, 2242) = bits(BitOperation::And);
     fn bit_or(_types; 2518, 2237, 2239, 2241, 2243) = bits(BitOperation::Or);

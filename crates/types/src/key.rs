@@ -43,9 +43,11 @@ pub(crate) fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> R
         Datum::Float8(v) => out.extend_from_slice(&float_key(*v).to_be_bytes()),
         Datum::Oid(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Text(v) => {
-            let v = if type_oid == oids::BPCHAR { crate::cast::without_padding(v) } else { v };
             // Text has no zero bytes, so one ends it.
-            out.extend_from_slice(v.as_bytes());
+            match types::folding(type_oid) {
+                None => out.extend_from_slice(v.as_bytes()),
+                Some(fold) => out.extend_from_slice(fold(v).as_bytes()),
+            }
             out.push(0);
         }
         Datum::Bytea(v) => {
@@ -175,7 +177,7 @@ pub(crate) fn encode_numeric(v: &Numeric, out: &mut Vec<u8>) {
     }
 }
 fn encode_array(type_oid: Oid, v: &Array, out: &mut Vec<u8>) -> Result<()> {
-    if !is_indexable(v.element_type) && v.element_type != 0 && v.element_type < 16384 {
+    if !is_indexable(v.element_type) && v.element_type != 0 && v.element_type < types::FIRST_USER_TYPE {
         return Err(Error::unsupported(format!("key of array type {type_oid}")));
     }
     for e in &v.elements {
@@ -220,7 +222,8 @@ pub fn is_indexable(type_oid: Oid) -> bool {
         | 1563 => true,
         2951 | 3221 | 2287 | 2207..=2211 => true,
         3905 | 3907 | 3909 | 3911 | 3913 | 3927 | 6150..=6153 | 6155 | 6157 => true,
-        _ => type_oid >= 16384 || range::built_in(type_oid).is_some(),
+        // Of an extension's types only arrays have no descriptors.
+        _ => type_oid >= types::FIRST_EXTENSION_TYPE || range::built_in(type_oid).is_some(),
     }
 }
 
@@ -255,10 +258,10 @@ pub fn compare(type_oid: Oid, a: &Datum, b: &Datum) -> Ordering {
         (Float4(a), Float4(b)) => compare_f64(f64::from(*a), f64::from(*b)),
         (Float8(a), Float8(b)) => compare_f64(*a, *b),
         (Oid(a), Oid(b)) => a.cmp(b),
-        (Text(a), Text(b)) if type_oid == oids::BPCHAR => {
-            crate::cast::without_padding(a).as_bytes().cmp(crate::cast::without_padding(b).as_bytes())
-        }
-        (Text(a), Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Text(a), Text(b)) => match types::folding(type_oid) {
+            None => a.as_bytes().cmp(b.as_bytes()),
+            Some(fold) => fold(a).as_bytes().cmp(fold(b).as_bytes()),
+        },
         (Bytea(a), Bytea(b)) => a.cmp(b),
         (Numeric(a), Numeric(b)) => a.cmp(b),
         (TimeTz(a, za), TimeTz(b, zb)) => timetz_utc(*a, *za).cmp(&timetz_utc(*b, *zb)).then(za.cmp(zb)),

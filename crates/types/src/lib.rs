@@ -11,11 +11,13 @@
 pub mod acl;
 pub mod aggregates;
 pub mod cast;
+pub mod citext;
 pub mod context;
 pub mod datetime;
 pub mod datum;
 pub mod functions;
 pub mod hash;
+pub mod hstore;
 pub mod inverted;
 pub mod io;
 pub mod json;

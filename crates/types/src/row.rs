@@ -257,6 +257,25 @@ pub(crate) fn get_numeric(bytes: &[u8]) -> Option<Numeric> {
     Some(Numeric { kind: NumericKind::Finite, negative: head == 1 && !digits.is_empty(), weight, dscale, digits })
 }
 
+/// The bytes that a value is stored as, which differ where values look different.
+pub(crate) fn image(value: &Datum) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_tagged(value, &mut out);
+    out
+}
+
+/// Whether two values of one type that compare equal look the same, too.
+pub fn looks_the_same(a: &Datum, b: &Datum) -> bool {
+    match (a, b) {
+        (Datum::Text(a), Datum::Text(b)) => a == b,
+        (Datum::Numeric(_) | Datum::Float4(_) | Datum::Float8(_) | Datum::Interval(_), _)
+        | (Datum::Array(_) | Datum::Record(_) | Datum::Range(_) | Datum::Multirange(_) | Datum::Jsonb(_), _) => {
+            image(a) == image(b)
+        }
+        _ => true,
+    }
+}
+
 /// Self-describing: a tag, then the value.
 fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
     let fixed = |tag: u8, storage: PhysicalType, out: &mut Vec<u8>| {

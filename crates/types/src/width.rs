@@ -6,6 +6,7 @@
 //! Must not know: our row format.
 
 use crate::numeric::{Numeric, NumericKind};
+use crate::types::OpaqueWidth;
 use crate::{Array, Datum, oids};
 use kilndb_base::Oid;
 
@@ -35,6 +36,10 @@ pub fn plain_width(type_oid: Oid, value: &Datum) -> usize {
             }
             // A row's header, then its fields.
             Datum::Record(record) => 20 + record.fields.iter().fold(0, |at, (oid, field)| field_end(at, *oid, field)),
+            Datum::Opaque(v) => match v.ty.opaque.as_ref().map(|o| o.width) {
+                Some(OpaqueWidth::Of(width)) => width(&v.bytes),
+                _ => fixed_width(value),
+            },
             other => fixed_width(other),
         }
 }
@@ -64,7 +69,10 @@ fn fixed_width(value: &Datum) -> usize {
         Datum::Int2(_) => 2,
         Datum::Int4(_) | Datum::Float4(_) | Datum::Oid(_) | Datum::Date(_) => 4,
         Datum::Tid(..) | Datum::MacAddr(_) => 6,
-        Datum::Opaque(v) => v.ty.opaque.as_ref().map_or(8, |o| o.width),
+        Datum::Opaque(v) => match v.ty.opaque.as_ref().map(|o| o.width) {
+            Some(OpaqueWidth::Fixed(width)) => width,
+            _ => 8,
+        },
         Datum::TimeTz(..) => 12,
         Datum::Interval(_) | Datum::Uuid(_) | Datum::AclItem(_) => 16,
         _ => 8,
@@ -99,7 +107,7 @@ fn is_variable(value: &Datum) -> bool {
             | Datum::Inet(_)
             | Datum::Range(_)
             | Datum::Multirange(_)
-    )
+    ) || matches!(value, Datum::Opaque(v) if v.ty.opaque.as_ref().is_some_and(|o| matches!(o.width, OpaqueWidth::Of(_))))
 }
 /// Where a field ends that begins at `at` or, for its alignment, behind it.
 fn field_end(at: usize, type_oid: Oid, value: &Datum) -> usize {

@@ -172,6 +172,38 @@ fn condition(random: &mut Generator, depth: usize, base: &str) -> String {
     }
 }
 
+fn pairs(random: &mut Generator) -> String {
+    let count = random.below(4);
+    let pair = |random: &mut Generator| {
+        let value = if random.below(4) == 0 { "NULL" } else { random.one_of(SCALARS) };
+        format!("{}=>{value}", random.one_of(&["a", "b", LONG]))
+    };
+    let list: Vec<String> = (0..count).map(|_| pair(random)).collect();
+    list.join(", ")
+}
+
+#[test]
+fn sets_of_pairs() {
+    use kilndb_types::hstore::HSTORE;
+    let mut random = Generator(12);
+    let mut tallies = [Tally(0, 0, 0), Tally(0, 0, 0), Tally(0, 0, 0), Tally(0, 0, 0)];
+    for _ in 0..20_000 {
+        let value = read(HSTORE, &pairs(&mut random)).expect("an hstore");
+        let query = read(HSTORE, &pairs(&mut random)).expect("an hstore");
+        let key = |random: &mut Generator| Datum::text(random.one_of(&["a", "b", "c", LONG]).trim_matches('"'));
+        let elements: Vec<Datum> = (0..random.below(3)).map(|_| key(&mut random)).collect();
+        let dims = vec![(1, elements.len() as u32)];
+        let list = Datum::Array(Array { element_type: TEXT, dims, elements }.into());
+        let key = key(&mut random);
+        // The functions of @>, ?, ?| and ?&.
+        tallies[0].add(check(InvertedClass::Hstore, 7, 15618, &value, &query));
+        tallies[1].add(check(InvertedClass::Hstore, 9, 15609, &value, &key));
+        tallies[2].add(check(InvertedClass::Hstore, 10, 15610, &value, &list));
+        tallies[3].add(check(InvertedClass::Hstore, 11, 15611, &value, &list));
+    }
+    tallies.iter().for_each(Tally::check);
+}
+
 #[test]
 fn json_documents() {
     let mut random = Generator(9);

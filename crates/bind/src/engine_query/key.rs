@@ -96,7 +96,7 @@ impl KeyQuery<'_> {
         for (number, place) in self.columns.iter().enumerate() {
             let key = value_of(self.column(*place)?, rel);
             let wanted = self.parameter(binder, number)?;
-            conditions.push(binder.make_operator(None, "=", Some(key), wanted, -1)?);
+            conditions.push(equality(binder, key, wanted)?);
         }
         Ok(Expr::and_all(conditions))
     }

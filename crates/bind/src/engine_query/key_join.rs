@@ -31,7 +31,7 @@ impl EngineQuery for KeyJoin<'_> {
             if self.is_dangling && equal.is_empty() {
                 conditions.push(is_null(key.clone(), false));
             }
-            equal.push(binder.make_operator(None, "=", Some(key), value, -1)?);
+            equal.push(equality(&binder, key, value)?);
         }
         let join = JoinTree::Join {
             kind: if self.is_dangling { JoinKind::Left } else { JoinKind::Inner },

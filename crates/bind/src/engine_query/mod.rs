@@ -24,6 +24,7 @@ use super::Binder;
 use super::from::table_columns;
 use super::ir::*;
 use kilndb_base::{Error, Oid, Result};
+use kilndb_catalog::extension::is_member;
 use kilndb_catalog::{CatalogView, Column, IndexKey, Table};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -35,6 +36,17 @@ pub trait EngineQuery {
         Vec::new()
     }
     fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement>;
+}
+
+/// `key = value` as the key's type compares: an extension's operator may be in a schema that no path has.
+fn equality(binder: &Binder<'_>, key: Expr, value: Expr) -> Result<Expr> {
+    let catalog = binder.catalog;
+    let own = match catalog.ordering_operators(binder.base_type(key.ty))? {
+        Some(operators) if is_member(operators.equal) => catalog.operator_by_oid(operators.equal)?,
+        _ => None,
+    };
+    let schema = own.and_then(|operator| catalog.schema_name_of(operator.schema_oid));
+    binder.make_operator(schema.as_deref(), "=", Some(key), value, -1)
 }
 
 fn binder_of(catalog: &dyn CatalogView) -> Binder<'_> {

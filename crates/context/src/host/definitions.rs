@@ -7,6 +7,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::BoundText;
 use kilndb_bind::tracked_text::NamedObject;
 use kilndb_catalog::catalog_row::CatalogRow;
+use kilndb_catalog::extension::is_member;
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CatalogView, Index, Table, TableKind};
@@ -410,6 +411,10 @@ fn function_text(host: &StatementHost<'_>, part: FunctionText, oid: Oid) -> Resu
 /// A body in SQL syntax as it stands in CREATE FUNCTION.
 fn sql_body(row: &CatalogRow) -> Option<String> {
     let body = row.text("prosqlbody")?;
+    // Those of extensions are kept as PostgreSQL writes them.
+    if let Some(e) = body.strip_prefix("SELECT ").filter(|_| is_member(row.oid("oid"))) {
+        return Some(format!("RETURN {e}"));
+    }
     let returned = returned_expression(body).filter(|_| row.char("prokind") != b'p');
     Some(returned.map_or_else(|| format!("BEGIN ATOMIC\n {body};\nEND"), |e| format!("RETURN {e}")))
 }

@@ -14,7 +14,7 @@ use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::catalog_row::CatalogRow;
-use kilndb_catalog::extension::MEMBER_TABLES;
+use kilndb_catalog::extension::{MEMBER_TABLES, is_member};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::text_search::TextSearchKind;
 use kilndb_types::Datum;
@@ -87,6 +87,11 @@ impl Definitions<'_> {
             PG_TYPE => self.delete_type(oid, wholes, runtime),
             PG_NAMESPACE => self.delete_object(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime),
             PG_EXTENSION => self.delete_object(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime),
+            PG_PROC => {
+                // There is such a row if it is an aggregate.
+                self.delete_rows(PG_AGGREGATE, PG_AGGREGATE_FNOID_INDEX, &[Datum::Oid(oid)], runtime)?;
+                self.delete_object(PG_PROC, PG_PROC_OID_INDEX, oid, runtime)
+            }
             PG_OPFAMILY => self.delete_family(oid, runtime),
             PG_STATISTIC_EXT => self.delete_statistics_object(oid, runtime),
             PG_TS_CONFIG => self.delete_text_search(TextSearchKind::Config, oid, runtime),
@@ -156,6 +161,9 @@ impl Definitions<'_> {
         let Some(row) = self.type_row(oid)? else { return Ok(()) };
         if wholes.has_relation(row.oid("typrelid")) {
             return Ok(());
+        }
+        if is_member(oid) {
+            return self.delete_object(PG_TYPE, PG_TYPE_OID_INDEX, oid, runtime);
         }
         // Arrays of a relation's row type go with the relation, like the row type.
         let element = row.oid("typelem");

@@ -12,12 +12,13 @@ use super::*;
 use kilndb_catalog::IndexKey;
 use kilndb_catalog::operator_class::EQUAL;
 use kilndb_types::oids;
+use kilndb_types::types::compare_alike;
 pub(crate) use matching::IndexMatch;
 pub(crate) use prefix::{prefix_bounds, prefix_of};
 
 pub fn strip(e: &Expr) -> &Expr {
     match &e.kind {
-        ExprKind::Cast { arg, kind: CastKind::Relabel, .. } => strip(arg),
+        ExprKind::Cast { arg, kind: CastKind::Relabel, .. } if compare_alike(arg.ty, e.ty) => strip(arg),
         ExprKind::Collate { arg, .. } => strip(arg),
         _ => e,
     }

@@ -4,6 +4,7 @@ use super::super::row_order::{OrderKey, RowOrder};
 use super::super::*;
 use super::{is_key, strip};
 use kilndb_catalog::{Index, IndexKey, Table};
+use kilndb_types::types::compare_alike;
 
 impl Planner<'_> {
     /// How many of the `wanted` keys the index, whose first `fixed` columns have one value each, sorts its rows by; true:
@@ -82,6 +83,9 @@ impl Planner<'_> {
     }
 
     fn sorts_by_key(&self, rel: &Rel, table: &Table, key: &IndexKey, wanted: &Expr) -> Result<bool> {
+        if !compare_alike(self.base_type(key.type_oid), self.base_type(wanted.ty)) {
+            return Ok(false);
+        }
         Ok(match (&strip(wanted).kind, key.attnum) {
             (ExprKind::Column(_), 0) => false,
             (ExprKind::Column(c), attnum) => c.rel == rel.id && c.att == attnum,

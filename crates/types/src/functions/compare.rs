@@ -3,8 +3,9 @@
 use super::get::arg;
 use crate::key::{compare, compare_f64};
 use crate::oids::BPCHAR;
-use crate::{Datum, EvalContext, datetime};
-use kilndb_base::{Error, Result, sqlstate};
+use crate::types::folding;
+use crate::{Datum, EvalContext, Record, datetime, row};
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use std::cmp::Ordering;
 
 /// btree order of two arguments, across types where PostgreSQL compares across types.
@@ -28,7 +29,16 @@ fn order(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Ordering> {
     })
 }
 /// Field by field, NULL above everything; what is behind the first difference is not looked at.
-fn record_order(a: &crate::Record, b: &crate::Record, ctx: &EvalContext) -> Result<Ordering> {
+fn record_order(a: &Record, b: &Record, ctx: &EvalContext) -> Result<Ordering> {
+    fields_in_order(a, b, ctx, &|ty, left, right| match left {
+        Datum::Text(_) if folding(ty).is_some() => Ok(compare(ty, left, right)),
+        _ => order(ctx, &[left.clone(), right.clone()]),
+    })
+}
+/// Values of one field's type.
+type FieldOrder<'a> = &'a dyn Fn(Oid, &Datum, &Datum) -> Result<Ordering>;
+
+fn fields_in_order(a: &Record, b: &Record, ctx: &EvalContext, compared: FieldOrder<'_>) -> Result<Ordering> {
     for (i, ((left_type, left), (right_type, right))) in a.fields.iter().zip(&b.fields).enumerate() {
         if left_type != right_type {
             let (left, right) = (ctx.host.format_type(*left_type, -1), ctx.host.format_type(*right_type, -1));
@@ -40,8 +50,7 @@ fn record_order(a: &crate::Record, b: &crate::Record, ctx: &EvalContext) -> Resu
             (true, true) => Ordering::Equal,
             (true, false) => Ordering::Greater,
             (false, true) => Ordering::Less,
-            (false, false) if *left_type == BPCHAR => compare(BPCHAR, left, right),
-            (false, false) => order(ctx, &[left.clone(), right.clone()])?,
+            (false, false) => compared(*left_type, left, right)?,
         };
         if order.is_ne() {
             return Ok(order);
@@ -108,6 +117,34 @@ pub(crate) fn any_larger(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum>
 }
 pub(crate) fn any_smaller(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(arg(args, if order(ctx, args)? == Ordering::Greater { 1 } else { 0 })?.clone())
+}
+/// Rows as they are stored: equal values that look different differ.
+fn image_order(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Ordering> {
+    match (arg(args, 0)?, arg(args, 1)?) {
+        (Datum::Record(a), Datum::Record(b)) => fields_in_order(a, b, ctx, &|ty, left, right| {
+            Ok(compare(ty, left, right).then_with(|| row::image(left).cmp(&row::image(right))))
+        }),
+        _ => Err(Error::internal("function wants records")),
+    }
+}
+macro_rules! image_tests {
+    ($($name:ident: $test:expr;)*) => { $(
+        pub fn $name(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+            let test: fn(Ordering) -> bool = $test;
+            Ok(Datum::Bool(test(image_order(ctx, args)?)))
+        }
+    )* };
+}
+image_tests! {
+    image_eq: |o| o == Ordering::Equal;
+    image_ne: |o| o != Ordering::Equal;
+    image_lt: |o| o == Ordering::Less;
+    image_le: |o| o != Ordering::Greater;
+    image_gt: |o| o == Ordering::Greater;
+    image_ge: |o| o != Ordering::Less;
+}
+pub(crate) fn image_cmp(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    Ok(Datum::Int4(image_order(ctx, args)? as i32))
 }
 /// bpchar: blanks at the end count for nothing.
 fn bpchar_order(args: &[Datum]) -> Result<Ordering> {

@@ -4,8 +4,7 @@ use super::get::{self, arg, int8};
 use crate::cast::without_padding;
 use crate::datum::not_decoded;
 use crate::hash::*;
-use crate::oids::BPCHAR;
-use crate::{Datum, EvalContext, key, range};
+use crate::{Datum, EvalContext, key, range, types};
 use kilndb_base::{Error, Oid, Result};
 
 /// bpchar: equal values have equal hashes, whatever blanks are at their ends.
@@ -19,7 +18,10 @@ pub(crate) fn bpchar_hash_extended(_: &EvalContext<'_>, args: &[Datum]) -> Resul
 /// A part of an array or a record, whose type says how it is compared.
 fn stripped(type_oid: Oid, part: &Datum) -> Datum {
     match part {
-        Datum::Text(v) if type_oid == BPCHAR && v.ends_with(' ') => Datum::text(without_padding(v)),
+        Datum::Text(v) => match types::folding(type_oid) {
+            Some(fold) => Datum::text(fold(v)),
+            None => part.clone(),
+        },
         _ => part.clone(),
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn invalid(message: impl Into<String>) -> Error {
 }
 
 /// Arguments with their types, those of an array spread out.
-fn typed(args: &[Datum]) -> Result<Option<Vec<(Oid, Datum)>>> {
+pub(super) fn typed(args: &[Datum]) -> Result<Option<Vec<(Oid, Datum)>>> {
     let Datum::Record(r) = arg(args, 0)? else { return Err(Error::internal("arguments without their types")) };
     if r.type_oid != ANYARRAY {
         return Ok(Some(r.fields.clone()));

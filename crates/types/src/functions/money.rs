@@ -8,7 +8,7 @@ use crate::aggregates::{Accumulator, aggregates};
 use crate::io::{self, invalid_syntax};
 use crate::numeric::Numeric;
 use crate::oids::MONEY;
-use crate::types::{BASE, OpaqueType, OpaqueValue, TypeDescriptor, fixed};
+use crate::types::{BASE, OpaqueType, OpaqueValue, OpaqueWidth, TypeDescriptor, fixed};
 use crate::{Datum, EvalContext, cast};
 use kilndb_base::{Error, Result, sqlstate};
 use std::cmp::Ordering;
@@ -28,7 +28,7 @@ pub(crate) const TYPES: &[TypeDescriptor] = &[TypeDescriptor {
         Ok(())
     }),
     is_hashed: false,
-    opaque: Some(OpaqueType { width: 8, alignment: 8, hash: None }),
+    opaque: Some(OpaqueType { width: OpaqueWidth::Fixed(8), alignment: 8, hash: None }),
     ..BASE
 }];
 

@@ -33,6 +33,16 @@ pub(crate) fn one(c: char, upper: bool) -> char {
     }
     match chars {
         (Some(r), None) => r,
+        _ => alone(c, upper),
+    }
+}
+/// The one character that stands for a character in the other case where several would say it better.
+fn alone(c: char, upper: bool) -> char {
+    let by = |distance: u32| char::from_u32(c as u32 + distance).unwrap_or(c);
+    match c {
+        'İ' if !upper => 'i',
+        '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' if upper => by(8),
+        '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' if upper => by(9),
         _ => c,
     }
 }
@@ -133,10 +143,10 @@ fn reversed(s: &str) -> Result<String> {
     Ok(out)
 }
 /// 1-based character position, 0 if absent.
-fn position(s: &str, sub: &str) -> Result<i32> {
+pub(super) fn position(s: &str, sub: &str) -> Result<i32> {
     pieces::find(s, sub)?.map_or(Ok(0), |i| Ok(length(&s[..i])? + 1))
 }
-fn translate_of(s: &str, from: &str, to: &str) -> Result<String> {
+pub(super) fn translate_of(s: &str, from: &str, to: &str) -> Result<String> {
     // The first of several places of a character counts.
     let mut map = kilndb_base::hash::HashMap::default();
     let mut to = to.chars();

@@ -9,6 +9,7 @@
 //! Must not know: indexes, rows.
 
 mod arrays;
+mod hstore;
 mod jsonb;
 mod jsonpath;
 mod ordered;
@@ -42,6 +43,8 @@ pub enum InvertedClass {
     JsonbPath,
     /// Trigrams of a text.
     Trigram,
+    /// Keys and values of an hstore.
+    Hstore,
     /// The value itself, of that type.
     Ordered(Oid),
 }
@@ -237,6 +240,9 @@ impl InvertedClass {
                 jsonb::path_terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes))
             }
             (InvertedClass::Trigram, Datum::Text(text)) => trigrams::terms(text, &mut |bytes| put(ELEMENT, bytes))?,
+            (InvertedClass::Hstore, value @ Datum::Opaque(_)) => {
+                hstore::terms(&crate::hstore::Hstore::of(value)?, &mut |bytes| put(ELEMENT, bytes))?
+            }
             (InvertedClass::Ordered(type_oid), value) => ordered::terms(type_oid, value, &mut put)?,
             _ => return Err(Error::internal("a value of another type than its index has")),
         }
@@ -282,6 +288,7 @@ impl InvertedClass {
                 jsonb::path_need(&crate::json::binary::decode(b)?, &mut terms)
             }
             (InvertedClass::Trigram, _, Datum::Text(text)) => trigrams::need(strategy, text, thresholds, &mut terms)?,
+            (InvertedClass::Hstore, ..) => hstore::need(strategy, query, &mut terms)?,
             (InvertedClass::Ordered(type_oid), _, value) => ordered::need(type_oid, strategy, value, &mut terms)?,
             _ => return Err(Error::internal(format!("strategy {strategy} of an inverted index"))),
         };

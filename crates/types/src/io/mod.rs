@@ -64,8 +64,7 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         None => input_other(type_oid, text, typmod, ctx),
     }
 }
-/// The values of types that users have made are of OIDs from here.
-pub(crate) const FIRST_USER_TYPE: Oid = 16384;
+pub(crate) use crate::types::FIRST_USER_TYPE;
 
 /// The type under all domains, and the modifier that a domain gives instead of `typmod`.
 fn under_domains(type_oid: Oid, typmod: i32, ctx: &EvalContext) -> (Oid, i32) {

@@ -50,7 +50,7 @@ fn datetime_text(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<String> {
 }
 
 /// Whether the text is a number of JSON.
-fn is_json_number(text: &str) -> bool {
+pub(crate) fn is_json_number(text: &str) -> bool {
     text.bytes().last().is_some_and(|c| c.is_ascii_digit())
         && !text.contains([' ', '\n', '\t', '"'])
         && parse::validate(text).is_ok()
@@ -73,7 +73,13 @@ pub(crate) fn write_json_key(ty: Oid, d: &Datum, out: &mut Vec<u8>, ctx: &EvalCo
 fn write_datum(ty: Oid, d: &Datum, as_key: bool, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     let ty = base_type(ty, ctx);
     let quoted_key = |text: &str, out: &mut Vec<u8>| escape(text, out);
+    if let (Datum::Opaque(v), false) = (d, as_key)
+        && let Some(json) = v.ty.json
+    {
+        return pieces::append(out, json(d)?.as_bytes());
+    }
     match d {
+        Datum::Opaque(v) if as_key && v.ty.json.is_some() => return Err(bad_key()),
         Datum::Null => out.extend_from_slice(b"null"),
         Datum::Array(_) | Datum::Record(_) | Datum::Jsonb(_) if as_key && !matches!(ty, INT2VECTOR | OIDVECTOR) => {
             return Err(bad_key());
@@ -145,6 +151,11 @@ pub(crate) fn write_record(r: &Record, lines: bool, out: &mut Vec<u8>, ctx: &Eva
 /// The value as jsonb.
 pub(crate) fn to_value(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<JsonValue> {
     let ty = base_type(ty, ctx);
+    if let Datum::Opaque(v) = d
+        && let Some(json) = v.ty.json
+    {
+        return JsonValue::parse(&json(d)?);
+    }
     Ok(match d {
         Datum::Null => JsonValue::Null,
         Datum::Array(a) if !matches!(ty, INT2VECTOR | OIDVECTOR) => {
@@ -182,6 +193,7 @@ pub(crate) fn to_key(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<String> {
     let ty = base_type(ty, ctx);
     match d {
         Datum::Array(_) | Datum::Record(_) | Datum::Jsonb(_) if !matches!(ty, INT2VECTOR | OIDVECTOR) => Err(bad_key()),
+        Datum::Opaque(v) if v.ty.json.is_some() => Err(bad_key()),
         Datum::Text(_) if ty == JSON => Err(bad_key()),
         Datum::Text(t) if ty != BPCHAR => Ok(t.to_string()),
         Datum::Bool(b) => Ok(if *b { "true" } else { "false" }.to_string()),

@@ -1,4 +1,5 @@
-//! What a type is: one descriptor for each built-in type that has values of its own (docs/decisions/0040).
+//! What a type is: one descriptor for each built-in type that has values of its own (docs/decisions/0040), and for each
+//! that an extension brings.
 //!
 //! A new type is a file with its descriptor and a row of [`ROWS`]; pg_type has its row already. Its values are
 //! [`OpaqueValue`] unless one of [`Datum`]'s variants holds them, so nothing else has to know it. Arrays, ranges, composite
@@ -10,12 +11,13 @@ mod names;
 mod network;
 mod numbers;
 mod search;
-mod text;
+pub(crate) mod text;
 mod time;
 
 use crate::row::PhysicalType;
-use crate::{Datum, EvalContext};
+use crate::{Datum, EvalContext, oids};
 use kilndb_base::{Error, Oid, Result, SqlState, sqlstate};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -23,6 +25,9 @@ pub type InputFn = fn(&str, i32, &EvalContext<'_>) -> Result<Datum>;
 pub type ReceiveFn = fn(&[u8], i32, &EvalContext<'_>) -> Result<Datum>;
 /// Appends a value's form; the number is the column's type modifier.
 pub type OutputFn = fn(&Datum, i32, &mut Vec<u8>, &EvalContext<'_>) -> Result<()>;
+
+/// The part of a text that counts where it is compared.
+pub type FoldFn = for<'t> fn(&'t str) -> Cow<'t, str>;
 
 pub struct TypeDescriptor {
     pub oid: Oid,
@@ -47,9 +52,16 @@ pub struct TypeDescriptor {
     pub is_settings_free: bool,
     /// Types of one group hold their values alike: a cast between them changes nothing.
     pub held_as: HeldAs,
+    /// Values that are held as text are compared, hashed and sorted as the text that this makes of them; None: as they
+    /// are.
+    pub folded: Option<FoldFn>,
     pub statistics: StatisticsKind,
     /// What is done with values that are [`OpaqueValue`]s; None: they are none.
     pub opaque: Option<OpaqueType>,
+    /// The JSON that a value becomes in functions that make JSON of any type; None: a string with its text form.
+    pub json: Option<fn(&Datum) -> Result<String>>,
+    /// Parts of a value have keys; None: the type is not subscripted like that.
+    pub subscript: Option<&'static KeySubscript>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,11 +98,33 @@ pub struct OpaqueValue {
 }
 
 pub struct OpaqueType {
-    /// pg_type.typlen and the alignment, for statistics.
-    pub width: usize,
+    /// The bytes that PostgreSQL stores a value in, and their alignment, for statistics.
+    pub width: OpaqueWidth,
     pub alignment: usize,
     /// How values are hashed; None: the type has no hash operator class.
     pub hash: Option<OpaqueHash>,
+}
+
+#[derive(Clone, Copy)]
+pub enum OpaqueWidth {
+    /// pg_type.typlen.
+    Fixed(usize),
+    /// It varies: what a value of these bytes takes without its length word.
+    Of(fn(&[u8]) -> usize),
+}
+
+/// Subscripts of a type that takes one, a key: `value['key']`.
+#[derive(Debug)]
+pub struct KeySubscript {
+    /// The type as messages call it.
+    pub type_name: &'static str,
+    /// Types of the key and of the part that it leads to.
+    pub key: Oid,
+    pub element: Oid,
+    /// The part of a value, neither of which is NULL.
+    pub fetch: fn(&Datum, &Datum) -> Result<Datum>,
+    /// The value, which may be NULL, with another part at the key, which may not.
+    pub assign: fn(&Datum, &Datum, &Datum) -> Result<Datum>,
 }
 
 /// The functions of PostgreSQL's hash operator class.
@@ -138,37 +172,74 @@ const ROWS: &[&[TypeDescriptor]] = &[
     search::TYPES,
     names::TYPES,
     crate::functions::money::TYPES,
+    crate::hstore::TYPES,
+    crate::citext::TYPES,
 ];
 
 /// Built-in types have OIDs below this.
 const OIDS: usize = 6000;
+/// What extensions bring has OIDs from here up to those of users.
+pub(crate) const FIRST_EXTENSION_TYPE: Oid = 15000;
+pub(crate) const FIRST_USER_TYPE: Oid = 16384;
+const MEMBERS: usize = (FIRST_USER_TYPE - FIRST_EXTENSION_TYPE) as usize;
 /// No type.
 const NOBODY: (u8, u8) = (u8::MAX, 0);
 
-/// Where a type's descriptor is, by OID.
-static INDEX: [(u8, u8); OIDS] = {
-    let mut index = [NOBODY; OIDS];
+/// Where the descriptors of types are, by their OIDs less `first`.
+const fn index_of<const N: usize>(first: Oid) -> [(u8, u8); N] {
+    let mut index = [NOBODY; N];
     let mut family = 0;
     while family < ROWS.len() {
         let mut row = 0;
         while row < ROWS[family].len() {
-            let oid = ROWS[family][row].oid as usize;
-            assert!(index[oid].0 == NOBODY.0, "two descriptors of one type");
-            index[oid] = (family as u8, row as u8);
+            let oid = ROWS[family][row].oid;
+            if oid >= first && oid < first + N as Oid {
+                let at = (oid - first) as usize;
+                assert!(index[at].0 == NOBODY.0, "two descriptors of one type");
+                index[at] = (family as u8, row as u8);
+            }
             row += 1;
         }
         family += 1;
     }
     index
-};
+}
+static INDEX: [(u8, u8); OIDS] = index_of(0);
+static MEMBER_INDEX: [(u8, u8); MEMBERS] = index_of(FIRST_EXTENSION_TYPE);
 static DESCRIPTORS: &[&[TypeDescriptor]] = ROWS;
 
 /// The descriptor of a type by its OID; None: the type is made of others (arrays, ranges, users' types), or has no
 /// values here.
 #[inline]
 pub fn descriptor(oid: Oid) -> Option<&'static TypeDescriptor> {
-    let (family, row) = *INDEX.get(oid as usize)?;
+    let place = match INDEX.get(oid as usize) {
+        Some(place) => place,
+        None => MEMBER_INDEX.get(oid.checked_sub(FIRST_EXTENSION_TYPE)? as usize)?,
+    };
+    let (family, row) = *place;
     DESCRIPTORS.get(usize::from(family))?.get(usize::from(row))
+}
+
+/// What counts of a text where values of the type are compared; None: all of it.
+#[inline]
+pub fn folding(oid: Oid) -> Option<FoldFn> {
+    // Most texts are of these.
+    if matches!(oid, oids::TEXT | oids::VARCHAR | oids::NAME) {
+        return None;
+    }
+    descriptor(oid).and_then(|ty| ty.folded)
+}
+
+/// The part of a text that counts where values of the type are compared.
+pub fn folded(oid: Oid, text: &str) -> Cow<'_, str> {
+    folding(oid).map_or(Cow::Borrowed(text), |fold| fold(text))
+}
+
+/// Whether values that a cast between the types leaves as they are compare alike before and after it. Of what is under
+/// users' types nothing is known here.
+pub fn compare_alike(a: Oid, b: Oid) -> bool {
+    let is_users = |oid| oid >= FIRST_USER_TYPE;
+    is_users(a) || is_users(b) || folding(a).map(|f| f as usize) == folding(b).map(|f| f as usize)
 }
 
 /// The descriptors of all types.
@@ -190,8 +261,11 @@ pub(crate) const BASE: TypeDescriptor = TypeDescriptor {
     is_self_contained: false,
     is_settings_free: false,
     held_as: HeldAs::Itself,
+    folded: None,
     statistics: StatisticsKind::Plain,
     opaque: None,
+    json: None,
+    subscript: None,
 };
 /// What descriptors of types have in common whose text form means the same everywhere.
 const FREE: TypeDescriptor = TypeDescriptor { is_settings_free: true, ..BASE };
@@ -199,11 +273,11 @@ const FREE: TypeDescriptor = TypeDescriptor { is_settings_free: true, ..BASE };
 const PLAIN: TypeDescriptor = TypeDescriptor { is_self_contained: true, ..FREE };
 
 #[cold]
-fn bad_format() -> Error {
+pub(crate) fn bad_format() -> Error {
     Error::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
 }
 #[cold]
-fn short() -> Error {
+pub(crate) fn short() -> Error {
     Error::new(sqlstate::PROTOCOL_VIOLATION, "insufficient data left in message")
 }
 #[cold]
@@ -231,5 +305,8 @@ mod tests {
         }
         assert!(count > 50, "only {count}");
         assert!(descriptor(0).is_none() && descriptor(Oid::MAX).is_none());
+        assert!(descriptor(FIRST_EXTENSION_TYPE).is_none() && descriptor(FIRST_USER_TYPE).is_none());
+        assert_eq!(&*folded(oids::BPCHAR, "a "), "a");
+        assert_eq!(&*folded(oids::TEXT, "a "), "a ");
     }
 }

@@ -5,8 +5,9 @@ use crate::oids::*;
 use crate::row::PhysicalType as P;
 use crate::{Datum, EvalContext, cast, io, json, pieces};
 use kilndb_base::{Error, Oid, Result, shared, sqlstate, work};
+use std::borrow::Cow;
 
-fn utf8(bytes: &[u8]) -> Result<&str> {
+pub(crate) fn utf8(bytes: &[u8]) -> Result<&str> {
     let bad = |at: usize| {
         let hex: Vec<String> = bytes[at..].iter().take(3).map(|b| format!("0x{b:02x}")).collect();
         let message = format!("invalid byte sequence for encoding \"UTF8\": {}", hex.join(" "));
@@ -126,7 +127,7 @@ fn send_bpchar(value: &Datum, modifier: i32, out: &mut Vec<u8>, _: &EvalContext<
 }
 
 /// Types that are text by another name.
-const TEXTUAL: TypeDescriptor =
+pub(crate) const TEXTUAL: TypeDescriptor =
     TypeDescriptor { input: text_in, receive: text_recv, storage: P::Text, held_as: HeldAs::Text, ..BASE };
 
 pub(super) const TYPES: &[TypeDescriptor] = &[
@@ -145,6 +146,7 @@ pub(super) const TYPES: &[TypeDescriptor] = &[
         input: |text, modifier, _| cast::bpchar(text, modifier, false),
         receive: |bytes, modifier, _| cast::bpchar(utf8(bytes)?, modifier, false),
         send: Some(send_bpchar),
+        folded: Some(|text| Cow::Borrowed(cast::without_padding(text))),
         modifier: Some(&BPCHAR_MODIFIER),
         is_self_contained: true,
         is_settings_free: true,
