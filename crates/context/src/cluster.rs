@@ -2,7 +2,8 @@
 //!
 //! Must not know: sessions' insides, plans, routines. What sessions share of these is [`crate::instance::Instance`]'s.
 
-use crate::client::SessionControl;
+use crate::authentication::Authentication;
+use crate::client::{Activity, SessionControl};
 use crate::log::LogSink;
 use crate::settings::ServerSettings;
 use kilndb_base::env::{Env, OpenMode};
@@ -49,6 +50,7 @@ pub struct Cluster {
     /// Shared system tables (and template1's, which serve where no database is at hand).
     template: CatalogStore,
     sessions: SessionRegistry,
+    pub authentication: Authentication,
     pub exports: crate::exports::Exports,
     pub notifications: crate::notify::Notifications,
     oids: Mutex<OidRange>,
@@ -206,6 +208,7 @@ impl Cluster {
             databases: Mutex::new(HashMap::new()),
             template,
             sessions: SessionRegistry::default(),
+            authentication: Authentication::default(),
             exports: Default::default(),
             notifications: Default::default(),
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
@@ -293,6 +296,7 @@ impl Cluster {
         self.engine.set_read_lock_limits(&read_lock_limits(&merged));
         self.engine.set_tuning(tuning(&merged));
         self.log.configure(&merged);
+        self.authentication.reload(&*self.env, &merged, &*self.log);
         *self.settings.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(merged);
         Ok(())
     }
@@ -336,6 +340,36 @@ impl Cluster {
         let snapshot = txn.take_snapshot();
         let row = self.template.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)], &snapshot)?.pop();
         Ok(row.and_then(|r| r.text("rolname").map(str::to_string)))
+    }
+
+    /// Whether `role` is a member of `of`, directly or not. Unknown roles are members of nothing.
+    pub fn is_member(&self, role: &str, of: &str) -> Result<bool> {
+        let oid_of = |name: &str| self.role_row(name).map(|row| row.map(|row| row.oid("oid")));
+        let (Some(role), Some(of)) = (oid_of(role)?, oid_of(of)?) else { return Ok(false) };
+        let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+        let snapshot = txn.take_snapshot();
+        let mut known = vec![role];
+        let mut at = 0;
+        while let Some(&member) = known.get(at) {
+            if member == of {
+                return Ok(true);
+            }
+            let key = [Datum::Oid(member)];
+            let index = PG_AUTH_MEMBERS_MEMBER_ROLE_INDEX;
+            for row in self.template.lookup(PG_AUTH_MEMBERS, index, &key, &snapshot)? {
+                let group = row.oid("roleid");
+                if !known.contains(&group) {
+                    known.push(group);
+                }
+            }
+            at += 1;
+        }
+        Ok(false)
+    }
+
+    /// What the superuser that the cluster began with is called, and what his password is kept as.
+    pub fn set_first_superuser(&self, name: &str, verifier: Option<&str>, park: &ThreadPark) -> Result<()> {
+        bootstrap::set_first_superuser(&self.engine, &self.template, name, verifier, park)
     }
 
     /// Settings of ALTER ROLE and ALTER DATABASE for a session, by PostgreSQL's words for their sources; what stands
@@ -407,6 +441,10 @@ impl SessionRegistry {
     }
     pub fn get(&self, process_id: i32) -> Option<Arc<SessionControl>> {
         locked(&self.sessions).get(&process_id).cloned()
+    }
+    /// How many sessions `is_counted` says yes of.
+    pub fn count(&self, is_counted: impl Fn(&Activity) -> bool) -> usize {
+        self.all().iter().filter(|c| is_counted(&locked(&c.activity))).count()
     }
     /// Ordered by process id.
     pub fn all(&self) -> Vec<Arc<SessionControl>> {

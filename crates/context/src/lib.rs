@@ -4,6 +4,7 @@
 //! Must not know: definitions, prepared statements, portals, routines' languages, messages, sockets (it waits through
 //! `kilndb_base::park::Park`).
 
+pub mod authentication;
 pub mod client;
 pub mod cluster;
 pub mod exports;

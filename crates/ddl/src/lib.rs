@@ -55,6 +55,7 @@ mod reassign_owned;
 pub mod reindex;
 mod renaming;
 mod role;
+mod role_password;
 mod role_setting;
 mod routine_objects;
 mod row_type_users;

@@ -28,9 +28,7 @@ fn attributes<'n>(options: impl IntoIterator<Item = &'n nodes::DefElem>) -> Resu
                 Node::Integer(i) => ("rolconnlimit", Datum::Int4(i.ival)),
                 _ => continue,
             },
-            "password" => {
-                return Err(Error::unsupported("role passwords are not supported yet: every connection is trusted"));
-            }
+            "password" | "validUntil" => continue,
             other => return Err(Error::unsupported(format!("role option \"{other}\" is not supported"))),
         });
     }
@@ -59,12 +57,14 @@ impl Definitions<'_> {
             ("rolconnlimit", Datum::Int4(-1)),
         ];
         row.extend(attributes(s.options())?);
+        row.extend(self.password_values(s.options(), name, runtime)?);
         self.write_catalog(runtime, |w| w.insert(PG_AUTHID, &row).map(|_| ()))
     }
 
     pub fn alter_role(&mut self, s: &nodes::AlterRoleStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.role().and_then(|r| r.rolename()).unwrap_or("");
-        let changes = attributes(s.options())?;
+        let mut changes = attributes(s.options())?;
+        changes.extend(self.password_values(s.options(), name, runtime)?);
         let oid = self.role_oid(name)?;
         self.update_row(PG_AUTHID, PG_AUTHID_OID_INDEX, oid, runtime, |row| {
             for (column, value) in changes {

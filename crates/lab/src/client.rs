@@ -1,11 +1,12 @@
-//! A small blocking client of PostgreSQL's protocol: simple queries, prepared statements, text format, no
-//! authentication.
+//! A small blocking client of PostgreSQL's protocol: simple queries, prepared statements, text format, passwords.
 
+use crate::proof::{self, Scram};
 use std::fmt;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where a server listens.
 #[derive(Clone, Debug)]
@@ -115,6 +116,15 @@ pub struct Client {
     pub notices: Vec<ServerError>,
     /// Notifications since somebody took them.
     pub notifications: Vec<Notification>,
+    /// Who logs in, and what the server is answered if it asks.
+    credentials: Credentials,
+}
+
+#[derive(Default)]
+struct Credentials {
+    user: String,
+    password: Option<String>,
+    scram: Option<Scram>,
 }
 
 /// What NOTIFY sent.
@@ -128,6 +138,11 @@ pub struct Notification {
 
 impl Client {
     pub fn connect(address: &Address, database: &str) -> Result<Client, ClientError> {
+        Client::log_in(address, database, None)
+    }
+
+    /// As [`Client::connect`], with a password if the server asks for one.
+    pub fn log_in(address: &Address, database: &str, password: Option<&str>) -> Result<Client, ClientError> {
         let stream: Box<dyn Stream> = if address.host.starts_with('/') {
             Box::new(UnixStream::connect(format!("{}/.s.PGSQL.{}", address.host, address.port))?)
         } else {
@@ -136,8 +151,17 @@ impl Client {
             stream.set_read_timeout(Some(Duration::from_secs(120)))?;
             Box::new(stream)
         };
-        let mut client =
-            Client { stream: BufReader::new(stream), status: b'I', notices: Vec::new(), notifications: Vec::new() };
+        let mut client = Client {
+            stream: BufReader::new(stream),
+            status: b'I',
+            notices: Vec::new(),
+            notifications: Vec::new(),
+            credentials: Credentials {
+                user: address.user.clone(),
+                password: password.map(str::to_string),
+                scram: None,
+            },
+        };
         client.start(&address.user, database)?;
         Ok(client)
     }
@@ -270,12 +294,48 @@ impl Client {
                         None => Ok(answers),
                     };
                 }
-                b'R' if reader.int32()? != 0 => {
-                    return Err(ClientError::Io(io::Error::other("the server asks for a password")));
+                b'R' => {
+                    let request = reader.int32()?;
+                    self.prove(request, reader.0)?;
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Answers what the server wants to know of the client.
+    fn prove(&mut self, request: i32, data: &[u8]) -> Result<(), ClientError> {
+        if request == 0 {
+            return Ok(());
+        }
+        let Credentials { user, password: Some(password), scram } = &mut self.credentials else {
+            return Err(ClientError::Io(io::Error::other("the server asks for a password")));
+        };
+        let text = String::from_utf8_lossy(data).into_owned();
+        let mut answer = match request {
+            3 => password.clone().into_bytes(),
+            5 => proof::md5_answer(user, password, data).into_bytes(),
+            10 => {
+                let begun = scram.insert(Scram::new(password, &nonce()));
+                let first = begun.first();
+                let length = (first.len() as u32).to_be_bytes();
+                [b"SCRAM-SHA-256\0", &length[..], first.as_bytes()].concat()
+            }
+            11 => match scram {
+                Some(begun) => begun.last(&text)?.into_bytes(),
+                None => return Err(ClientError::Io(io::Error::other("an exchange that was not begun"))),
+            },
+            12 if scram.as_ref().is_some_and(|begun| begun.is_servers(&text)) => return Ok(()),
+            12 => return Err(ClientError::Io(io::Error::other("the server does not know the password"))),
+            other => return Err(ClientError::Io(io::Error::other(format!("authentication request {other}")))),
+        };
+        if request < 10 {
+            answer.push(0);
+        }
+        let mut message = Vec::new();
+        extended(&mut message, b'p', &answer);
+        self.stream.get_mut().write_all(&message)?;
+        Ok(())
     }
 
     /// Waits for a notification while no statement is under way.
@@ -301,6 +361,14 @@ impl Client {
         self.stream.read_exact(&mut body)?;
         Ok((head[0], body))
     }
+}
+
+/// Text that no other exchange has.
+fn nonce() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    proof::base64(format!("{}-{nanos}-{number}", std::process::id()).as_bytes())
 }
 
 /// Sends what is written as data of a COPY, one message for each write.

@@ -18,7 +18,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bind", &["base", "types", "syntax", "catalog"]),
     ("plan", &["base", "fulltext", "types", "storage", "catalog", "bind"]),
     ("exec", &["base", "fulltext", "types", "storage", "spill", "catalog", "bind", "plan"]),
-    ("context", &["base", "auth", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec"]),
+    (
+        "context",
+        &["base", "auth", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec"],
+    ),
     ("ddl", &["base", "auth", "fulltext", "types", "syntax", "storage", "catalog", "bind", "plan", "exec", "context"]),
     (
         "sql",
@@ -39,7 +42,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// The modules of a crate in their order: each may use those before it.
 const MODULES: &[(&str, &[&str])] = &[(
     "context",
-    &["client", "settings", "log", "notify", "exports", "logged_changes", "cluster", "host", "session_context"],
+    &[
+        "client",
+        "settings",
+        "log",
+        "notify",
+        "exports",
+        "logged_changes",
+        "authentication",
+        "cluster",
+        "host",
+        "session_context",
+    ],
 )];
 
 /// Crates whose threads, locks and clocks a simulation takes over.

@@ -38,6 +38,8 @@ const MOVED_AT_ONCE_BYTES: usize = 1 << 20;
 const LONG_MESSAGE_BYTES: usize = 1 << 20;
 /// So much of a statement's output goes ahead of the rest when the session has to wait: what PostgreSQL's buffer holds.
 const SENT_BEFORE_THE_END_BYTES: usize = 8192;
+/// The longest message of somebody who has not proved who he is yet, in bytes.
+const STRANGERS_MESSAGE_BYTES_MAX: usize = 65_536;
 /// Buffers of idle sessions are given back above this size.
 const IDLE_BUFFER_BYTES: usize = 1024;
 
@@ -64,6 +66,17 @@ impl Socket {
             Socket::Tcp(s) => s.as_fd(),
             Socket::Unix(s) => s.as_fd(),
         }
+    }
+    /// The user of the operating system at the other end of a Unix-domain socket.
+    pub fn peer_user_id(&self) -> Option<u32> {
+        let Socket::Unix(socket) = self else { return None };
+        let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+        let place = (&raw mut found).cast();
+        // SAFETY: the descriptor is the open socket; `place` and `length` describe `found`, which the call fills.
+        let failed =
+            unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length) };
+        (failed == 0).then_some(found.uid)
     }
     /// The client's end and the server's; None for a Unix-domain socket.
     pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
@@ -125,6 +138,10 @@ pub struct ConnectionLink {
     pub started: Cell<bool>,
     /// Counts against max_connections.
     pub admitted: Cell<bool>,
+    /// A longer message is refused, in bytes: who has not proved who he is sends none.
+    pub message_bytes_max: Cell<usize>,
+    /// See [`Socket::peer_user_id`].
+    pub peer_user_id: Cell<Option<u32>>,
     /// A transaction block is open.
     pub in_block: Cell<bool>,
     /// What is in `output` is not to wait for more of it, should the session have to wait for something: it ends in a
@@ -143,10 +160,19 @@ impl ConnectionLink {
         let input = self.input.borrow();
         let rest = input.get(self.consumed.get()..).unwrap_or(&[]);
         if self.started.get() {
-            !matches!(frontend::message_length(rest), Ok(None))
+            self.is_too_long(rest) || !matches!(frontend::message_length(rest), Ok(None))
         } else {
             !matches!(frontend::startup_length(rest), Ok(None))
         }
+    }
+    /// Whether the message that begins here is one that is refused, whole or not.
+    pub fn is_too_long(&self, rest: &[u8]) -> bool {
+        frontend::announced_length(rest).is_some_and(|(_, length)| length > self.message_bytes_max.get())
+    }
+    /// Whatever the client has sent is of no use any more.
+    pub fn drop_input(&self) {
+        self.input.borrow_mut().clear();
+        self.consumed.set(0);
     }
     fn unread_input(&self) -> usize {
         self.input.borrow().len() - self.consumed.get()
@@ -166,7 +192,11 @@ impl ConnectionLink {
         let start = self.consumed.get();
         let present = input.len() - start;
         let Some((kind, length)) = frontend::announced_length(&input[start..]) else { return };
-        if length < LONG_MESSAGE_BYTES || present >= length || input.capacity() - start >= length {
+        if length < LONG_MESSAGE_BYTES
+            || length > self.message_bytes_max.get()
+            || present >= length
+            || input.capacity() - start >= length
+        {
             return;
         }
         input.drain(..start);
@@ -233,6 +263,7 @@ impl Connection {
     pub fn new(socket: Socket, wake: Arc<ConnectionWake>, shared: Arc<ServerShared>, worker: usize) -> Connection {
         let control = shared.register_session(wake.clone(), Arc::new(wake.attention()), socket.ends());
         connection_log::received(&shared, &control);
+        let peer_user_id = Cell::new(socket.peer_user_id());
         let limit_nanos =
             shared.instance.cluster.settings().number("authentication_timeout").max(1) as u64 * 1_000_000_000;
         control.idle_deadline_nanos.store(process_monotonic_nanos() + limit_nanos, Ordering::Relaxed);
@@ -249,6 +280,8 @@ impl Connection {
                 write_failed: Cell::new(false),
                 started: Cell::new(false),
                 admitted: Cell::new(false),
+                message_bytes_max: Cell::new(STRANGERS_MESSAGE_BYTES_MAX),
+                peer_user_id,
                 in_block: Cell::new(false),
                 is_urgent: Cell::new(false),
                 slice_nanos: Cell::new(TIME_SLICE_NANOS),

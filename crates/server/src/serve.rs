@@ -9,6 +9,7 @@ use crate::handover::Handover;
 use crate::listen::{self, ConnectionDealer};
 use crate::log::ServerLog;
 use crate::memory;
+use crate::rule_files;
 use crate::shared::ServerShared;
 use crate::signals;
 use crate::supervisor;
@@ -49,6 +50,7 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     log.start_writer()?;
     memory::limit_statements(&config, |severity, message| log.tell(severity, message));
     let port = config.port();
+    let is_new = rule_files::is_new_cluster(&*env, &options.data_dir)?;
     let cluster = ClusterOptions {
         env: env.clone(),
         data_dir: options.data_dir.clone(),
@@ -60,6 +62,9 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     };
     let instance = Instance::open(cluster, vec![Arc::new(kilndb_plpgsql::PlPgSql)])?;
 
+    rule_files::provide(&*env, &instance.cluster, is_new, &log)?;
+    let settings = instance.cluster.settings();
+    instance.cluster.authentication.start(&*env, &options.data_dir, &settings, &*log)?;
     instance.start_autoanalyze()?;
 
     let shared = Arc::new(ServerShared::new(instance.clone(), env.clone()));

@@ -11,6 +11,7 @@ use crate::names::{Membership, NameRule, Patterns};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectionKind {
@@ -270,7 +271,7 @@ pub fn read_file(files: &dyn AuthFiles, path: &Path, facts: &ParseFacts<'_>) -> 
 /// The rules that are in force.
 #[derive(Clone, Default)]
 pub struct HbaRules {
-    pub rules: Vec<HbaRule>,
+    pub rules: Vec<Arc<HbaRule>>,
 }
 
 impl HbaRules {
@@ -290,11 +291,11 @@ impl HbaRules {
             told.push(log(format!("configuration file \"{}\" contains no entries", path.display())));
             return (None, told);
         }
-        (Some(HbaRules { rules: lines.into_iter().filter_map(|l| l.rule).collect() }), told)
+        (Some(HbaRules { rules: lines.into_iter().filter_map(|l| l.rule.map(Arc::new)).collect() }), told)
     }
 
     /// The rule that decides about a connection.
-    pub fn find(&self, facts: &ConnectionFacts<'_>, host: &dyn RuleHost) -> Result<Option<&HbaRule>> {
+    pub fn find(&self, facts: &ConnectionFacts<'_>, host: &dyn RuleHost) -> Result<Option<&Arc<HbaRule>>> {
         for rule in &self.rules {
             if rule.matches(facts, host)? {
                 return Ok(Some(rule));

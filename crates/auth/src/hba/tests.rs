@@ -3,7 +3,6 @@
 use super::*;
 use crate::lines::tests::files;
 use crate::names::Pattern;
-use std::sync::Arc;
 
 /// Expressions of the tests: `prefix.*` and `^(.*)suffix$`, and one that is wrong.
 pub(crate) struct TestPatterns;

@@ -16,6 +16,7 @@ mod inverted;
 mod notifications;
 mod partition_text;
 pub mod routine_definition;
+pub(crate) mod rule_files;
 mod sequence;
 mod sequence_functions;
 pub mod session_function;

@@ -311,7 +311,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 303] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static ROWS: [(Oid, SessionRowsFn); 24] = [
+pub(super) static ROWS: [(Oid, SessionRowsFn); 26] = [
     (1371, crate::host::views::pg_lock_status),
     (1689, crate::host::views::aclexplode),
     (2022, crate::host::views::pg_stat_get_activity),
@@ -325,6 +325,7 @@ pub(super) static ROWS: [(Oid, SessionRowsFn); 24] = [
     (3084, crate::host::views::pg_extension_update_paths),
     (3318, crate::host::statistics::pg_stat_get_progress_info),
     (3322, crate::host::text_search::p3322_tsvector_unnest),
+    (3401, crate::host::rule_files::pg_hba_file_rules),
     (3423, crate::host::views::pg_partition_tree),
     (3425, crate::host::views::pg_partition_ancestors),
     (3427, crate::host::statistics_objects::pg_mcv_list_items),
@@ -335,5 +336,6 @@ pub(super) static ROWS: [(Oid, SessionRowsFn); 24] = [
     (6183, crate::host::text_search::p6183_ts_debug_byid),
     (6184, crate::host::text_search::p6184_ts_debug),
     (6214, crate::host::statistics::pg_stat_get_io),
+    (6250, crate::host::rule_files::pg_ident_file_mappings),
     (9903, crate::host::views::kiln_stat_plans),
 ];
