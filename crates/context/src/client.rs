@@ -203,6 +203,8 @@ impl BackendKind {
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     pub kind: BackendKind,
+    /// The method by which the client has proved who he is, and who that is. None: he has not been asked.
+    pub system_user: Option<String>,
     pub database_oid: Oid,
     pub database: String,
     pub user_oid: Oid,

@@ -9,7 +9,7 @@ use kilndb_base::{Result, Severity};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, io, oids};
 
-fn text_of<'n>(option: &'n nodes::DefElem) -> Option<&'n str> {
+fn text_of(option: &nodes::DefElem) -> Option<&str> {
     match option.arg() {
         Node::String(s) => s.sval(),
         _ => None,

@@ -129,6 +129,12 @@ fn ask_matrix(server: &Server) {
                     .unwrap_or_else(|e| panic!("{role} with {password:?} into {database}: {e}"));
                 let user = client.value("SELECT current_user").expect("a query").expect("a name");
                 assert_eq!(user, role);
+                let method = match database {
+                    "by_trust" => None,
+                    "by_scram" => Some(format!("scram-sha-256:{role}")),
+                    other => Some(format!("{}:{role}", other.trim_start_matches("by_"))),
+                };
+                assert_eq!(client.value("SELECT system_user").expect("a query"), method);
             }
             Some((code, message)) => {
                 let told = refusal(at, database, role, password);

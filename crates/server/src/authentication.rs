@@ -147,7 +147,7 @@ pub fn begin(
         None => return Err(rejected("no pg_hba.conf entry", &facts)),
     };
     if rule.client_certificate.is_some() {
-        check_certificate_is_there(&peer)?;
+        check_certificate_is_there(&peer, cluster)?;
     }
     let known = if rule.method.asks_password() { known_password(cluster, &options.user)? } else { Err(String::new()) };
     let mut login = Login { options, minor, peer, rules, rule, exchange: Exchange::Nothing, known, identity: None };
@@ -171,7 +171,11 @@ fn rejected(what: &str, facts: &ConnectionFacts<'_>) -> Refusal {
     Error::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, message).into()
 }
 
-fn check_certificate_is_there(peer: &PeerFacts) -> Result<()> {
+fn check_certificate_is_there(peer: &PeerFacts, cluster: &Cluster) -> Result<()> {
+    if cluster.settings().get("ssl_ca_file").is_empty() {
+        let message = "client certificates can only be checked if a root certificate store is available";
+        return Err(Error::new(sqlstate::CONFIG_FILE_ERROR, message));
+    }
     if peer.tls.as_ref().is_some_and(|tls| tls.certificate.is_some()) {
         return Ok(());
     }

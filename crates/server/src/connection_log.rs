@@ -66,6 +66,10 @@ pub fn introduced(control: &SessionControl, options: &StartupOptions) {
 
 /// Whoever is at the other end has proved who he is, or need not.
 pub fn authenticated(shared: &ServerShared, control: &SessionControl, login: &Login) {
+    if let Some(identity) = &login.identity {
+        let mut activity = control.activity.lock().unwrap_or_else(|e| e.into_inner());
+        activity.system_user = Some(format!("{}:{identity}", login.rule().method.name()));
+    }
     let settings = shared.instance.cluster.settings();
     let is_told = has_aspect(settings.get("log_connections"), "authentication");
     if !is_told || !LogLevel::of_setting(settings.get("log_min_messages")).admits(Severity::Log) {

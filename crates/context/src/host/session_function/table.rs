@@ -4,7 +4,7 @@ use super::{SessionFn, SessionRowsFn};
 use kilndb_base::Oid;
 
 #[rustfmt::skip]
-pub(super) static FUNCTIONS: [(Oid, SessionFn); 303] = [
+pub(super) static FUNCTIONS: [(Oid, SessionFn); 304] = [
     (0, crate::host::functions::p0_current_of),
     (89, crate::host::functions::version),
     (315, crate::host::functions::pg_jit_available),
@@ -293,6 +293,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 303] = [
     (6217, crate::host::statistics::pg_stat_get_tuples_newpage_updated),
     (6309, crate::host::statistics::pg_stat_get_db_conflict_logicalslot),
     (6310, crate::host::statistics::pg_stat_get_lastscan),
+    (6311, crate::host::functions::system_user),
     (6314, crate::host::statistics::pg_stat_get_checkpointer_stat_reset_time),
     (6327, crate::host::statistics::pg_stat_get_checkpointer_restartpoints_timed),
     (6328, crate::host::statistics::pg_stat_get_checkpointer_restartpoints_requested),
