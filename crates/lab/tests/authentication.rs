@@ -417,6 +417,8 @@ fn the_owner_is_known_by_the_operating_system() {
     let hba = std::fs::read_to_string(folder.path().join("data/pg_hba.conf")).expect("the rules");
     assert!(hba.contains("peer map=owner"), "{hba}");
     assert!(log_of(folder.path()).contains("enabling \"trust\" authentication for local connections"));
+    let socket = folder.path().join(format!(".s.PGSQL.{}", server.address().port));
+    assert_eq!(mode_of(&socket), 0o777);
     server.reach_in(folder.path());
     let at = server.address();
     let mut client = Client::connect(at, "postgres").expect("the owner is let in");

@@ -17,6 +17,7 @@ use std::path::Path;
 
 /// The map of the default rule for the Unix socket.
 const OWNER_MAP: &str = "owner";
+const ROOT: &str = "root";
 
 /// How connections of each kind prove who they are.
 #[derive(Clone, Debug)]
@@ -36,8 +37,8 @@ fn failed(what: &str, e: &io::Error) -> Error {
     Error::new(sqlstate::IO_ERROR, format!("could not use \"{what}\": {e}"))
 }
 
-/// Writes the files if they are missing: for a new cluster, and for one of an earlier build, which goes on trusting
-/// whom it has trusted.
+/// Writes the files if they are missing: for a new cluster, and for one of an earlier build, whose socket only its owner
+/// and root could write to.
 pub fn provide(env: &dyn Env, cluster: &Cluster, is_new: bool, log: &ServerLog) -> Result<()> {
     let settings = cluster.settings();
     let folder = &cluster.data_dir;
@@ -47,8 +48,11 @@ pub fn provide(env: &dyn Env, cluster: &Cluster, is_new: bool, log: &ServerLog) 
     if has_had_rules || has_rules || settings.source("hba_file") != "override" {
         return Ok(());
     }
-    let local = if is_new { None } else { Some("trust".to_string()) };
-    write(env, &hba, &ident_path(&settings), &RuleMethods { local, host: "trust".into() })?;
+    let mut owners = vec![machine::own_user_name()];
+    if !is_new && owners[0] != ROOT {
+        owners.push(ROOT.to_string());
+    }
+    write_files(env, &hba, &ident_path(&settings), &RuleMethods { local: None, host: "trust".into() }, &owners)?;
     let message = format!(
         "enabling \"trust\" authentication for local connections: whoever is on this machine may be any role; {} says so",
         hba.display()
@@ -59,8 +63,12 @@ pub fn provide(env: &dyn Env, cluster: &Cluster, is_new: bool, log: &ServerLog) 
 
 /// Writes both files.
 pub fn write(env: &dyn Env, hba: &Path, ident: &Path, methods: &RuleMethods) -> Result<()> {
-    let owner = machine::own_user_name();
-    write_file(env, ident, &ident_text(&owner))?;
+    write_files(env, hba, ident, methods, &[machine::own_user_name()])
+}
+
+/// `owners`: the operating system's users who may be any role.
+fn write_files(env: &dyn Env, hba: &Path, ident: &Path, methods: &RuleMethods, owners: &[String]) -> Result<()> {
+    write_file(env, ident, &ident_text(owners))?;
     write_file(env, hba, &hba_text(methods))
 }
 
@@ -90,19 +98,19 @@ fn hba_text(methods: &RuleMethods) -> String {
     )
 }
 
-fn ident_text(owner: &str) -> String {
-    let owner = if owner.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
-        owner.to_string()
-    } else {
-        format!("\"{}\"", owner.replace('"', "\"\""))
-    };
-    format!(
+fn ident_text(owners: &[String]) -> String {
+    let mut text = String::from(
         "# Which roles somebody may be whom the operating system (peer) or his certificate (cert) names. The syntax is\n\
          # that of PostgreSQL's pg_ident.conf; pg_ident_file_mappings shows what is wrong with changes.\n\
          \n\
-         # MAPNAME       SYSTEM-USERNAME         DATABASE-USERNAME\n\
-         {OWNER_MAP:<15} {owner:<23} all\n"
-    )
+         # MAPNAME       SYSTEM-USERNAME         DATABASE-USERNAME\n",
+    );
+    for owner in owners {
+        let is_plain = owner.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        let owner = if is_plain { owner.clone() } else { format!("\"{}\"", owner.replace('"', "\"\"")) };
+        text += &format!("{OWNER_MAP:<15} {owner:<23} all\n");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -113,7 +121,10 @@ mod tests {
     fn the_default_rules_are_right() {
         let text = hba_text(&RuleMethods { local: None, host: "trust".into() });
         assert!(text.contains("peer map=owner\n") && text.contains("127.0.0.1/32            trust\n"), "{text}");
-        assert!(ident_text("o'neil").contains("\"o'neil\""), "{}", ident_text("o'neil"));
-        assert!(ident_text("root").ends_with("owner           root                    all\n"));
+        let text = ident_text(&["o'neil".into(), "root".into()]);
+        assert!(
+            text.contains("\"o'neil\"") && text.ends_with("owner           root                    all\n"),
+            "{text}"
+        );
     }
 }
