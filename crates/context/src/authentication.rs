@@ -106,6 +106,23 @@ impl Authentication {
         Ok(())
     }
 
+    /// As [`Authentication::start`] after a crash of a server that had rules which are lost: if the files are not right by
+    /// now, the server starts all the same, and lets nobody in until they are and are read again.
+    pub fn start_again(
+        &self,
+        env: &dyn Env,
+        folder: &Path,
+        settings: &ServerSettings,
+        log: &dyn LogSink,
+    ) -> Result<()> {
+        let Err(e) = self.start(env, folder, settings, log) else { return Ok(()) };
+        tell(log, &e.with_severity(Severity::Log));
+        log.tell(Severity::Warning, "nobody is let in until the rules of authentication are right and are read again");
+        let mock_nonce = mock_nonce(env, folder)?;
+        self.take_over(ConnectionRules { hba: HbaRules::default(), ident: IdentMaps::default(), mock_nonce });
+        Ok(())
+    }
+
     /// Reads the files again; what is not right is told, and stays as it was.
     pub fn reload(&self, env: &dyn Env, settings: &ServerSettings, log: &dyn LogSink) {
         let Some(before) = self.rules() else { return };

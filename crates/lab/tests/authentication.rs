@@ -18,15 +18,17 @@ const ROLES: &str = "SET password_encryption = 'scram-sha-256'; CREATE ROLE anna
     CREATE ROLE \"é\" LOGIN PASSWORD 'I\u{AD}X'; \
     SET password_encryption = 'md5'; CREATE ROLE bob LOGIN PASSWORD 'secret'";
 
-const RULES: &str = "\
-local all all trust
+const RULES: &str = r#"local all all trust
 host all postgres 127.0.0.1/32 trust
 host by_scram,missing all 127.0.0.1/32 scram-sha-256
 host by_md5 all 127.0.0.1/32 md5
 host by_password all 127.0.0.1/32 password
 host by_trust all 127.0.0.1/32 trust
 host by_reject all 127.0.0.1/32 reject
-";
+host by_name "/^(an|ge).*$",+dora 127.0.0.0/8 trust
+host by_name bob 127.0.0.1 255.255.255.255 reject
+host sameuser all samehost trust
+"#;
 
 /// (database, role, password, None if that is let in, else the SQLSTATE and the message).
 type Row = (&'static str, &'static str, Option<&'static str>, Option<(&'static str, &'static str)>);
@@ -62,6 +64,15 @@ fn matrix() -> Vec<Row> {
     for role in ["anna", "carl", "dora"] {
         rows.push(("by_trust", role, None, None));
     }
+    for role in ["anna", "gerd", "dora"] {
+        rows.push(("by_name", role, None, None));
+    }
+    rows.push(("carl", "carl", None, None));
+    let rejects =
+        "pg_hba.conf rejects connection for host \"127.0.0.1\", user \"bob\", database \"by_name\", no encryption";
+    rows.push(("by_name", "bob", None, Some(("28000", rejects))));
+    let none = "no pg_hba.conf entry for host \"127.0.0.1\", user \"carl\", database \"by_name\", no encryption";
+    rows.push(("by_name", "carl", None, Some(("28000", none))));
     rows.push(("by_trust", "nobody", None, Some(("28000", "role \"nobody\" does not exist"))));
     rows.push(("by_trust", "eve", None, Some(("28000", "role \"eve\" is not permitted to log in"))));
     rows.push(("by_trust", "frank", None, Some(("53300", "too many connections for role \"frank\""))));
@@ -94,7 +105,7 @@ fn refusal(at: &Address, database: &str, role: &str, password: Option<&str>) -> 
 fn prepare(server: &Server) {
     let mut client = Client::connect(server.address(), "postgres").expect("the superuser connects");
     client.query(ROLES).expect("roles");
-    for database in ["by_scram", "by_md5", "by_password", "by_trust"] {
+    for database in ["by_scram", "by_md5", "by_password", "by_trust", "by_name", "carl"] {
         client.query(&format!("CREATE DATABASE {database}")).expect("a database");
     }
 }
@@ -130,7 +141,7 @@ fn ask_matrix(server: &Server) {
                 let user = client.value("SELECT current_user").expect("a query").expect("a name");
                 assert_eq!(user, role);
                 let method = match database {
-                    "by_trust" => None,
+                    "by_trust" | "by_name" | "carl" => None,
                     "by_scram" => Some(format!("scram-sha-256:{role}")),
                     other => Some(format!("{}:{role}", other.trim_start_matches("by_"))),
                 };
@@ -149,6 +160,11 @@ fn start(folder: &Path, settings: &[&str]) -> Server {
     process::start_kilndb(&folder.join("data"), port, settings).expect("the server starts")
 }
 
+/// Waits until the log has this text: lines are written by a thread of their own.
+fn wait_for_log(folder: &Path, text: &str) {
+    wait_for(&format!("the log says: {text}"), || log_of(folder).contains(text));
+}
+
 fn log_of(folder: &Path) -> String {
     std::fs::read_to_string(folder.join("data.log")).expect("the log")
 }
@@ -159,7 +175,6 @@ fn rules_methods_and_passwords() {
     let server = start(folder.path(), &["authentication_delay_max=0"]);
     ask_matrix(&server);
     // The reason is in the log, and only there.
-    let log = log_of(folder.path());
     for reason in [
         "Role \"nobody\" does not exist.",
         "User \"carl\" has an expired password.",
@@ -168,8 +183,9 @@ fn rules_methods_and_passwords() {
         "Connection matched file",
         "line 3: \"host by_scram,missing all 127.0.0.1/32 scram-sha-256\"",
     ] {
-        assert!(log.contains(reason), "{reason}");
+        wait_for_log(folder.path(), reason);
     }
+    let log = log_of(folder.path());
     assert!(!log.replace("SCRAM secret", "").contains("secret"), "a password is in the log");
     server.stop().expect("the server stops");
 }
@@ -197,10 +213,9 @@ fn a_broken_file_leaves_the_rules_before() {
     assert!(log_in(at, "by_trust", "anna", None).is_ok());
     write_rules(&server, &RULES.replace("by_trust all 127.0.0.1/32 trust", "by_trust all 127.0.0.1/33 trust"));
     assert!(log_in(at, "by_trust", "anna", None).is_ok(), "the rules before are in force");
-    let log = log_of(folder.path());
-    assert!(log.contains("invalid CIDR mask in address \"127.0.0.1/33\""), "{log}");
-    assert!(log.contains("line 6 of configuration file"), "{log}");
-    assert!(log.contains("pg_hba.conf was not reloaded"), "{log}");
+    wait_for_log(folder.path(), "invalid CIDR mask in address \"127.0.0.1/33\"");
+    wait_for_log(folder.path(), "line 6 of configuration file");
+    wait_for_log(folder.path(), "pg_hba.conf was not reloaded");
     let mut client = Client::connect(at, "postgres").expect("the superuser connects");
     let wrong = client.query("SELECT line_number, rule_number, error FROM pg_hba_file_rules WHERE error IS NOT NULL");
     let wrong = wrong.expect("a view").remove(0).rows;
@@ -214,9 +229,21 @@ fn a_broken_file_leaves_the_rules_before() {
         .expect("written");
     server.signal(libc::SIGHUP).expect("a signal");
     wait_for("the new rule is in force", || log_in(at, "by_trust", "anna", None).is_err());
-    let log = log_of(folder.path());
-    assert!(log.contains("connection authenticated: user=\"anna\" method=trust ("), "{log}");
-    assert!(log.contains("pg_hba.conf:6)"), "{log}");
+    wait_for_log(folder.path(), "connection authenticated: user=\"anna\" method=trust (");
+    wait_for_log(folder.path(), "pg_hba.conf:6)");
+    // A crash while the file is broken: the server is there, and lets nobody in who is in no rule.
+    let path = client.value("SHOW hba_file").expect("hba_file").expect("a path");
+    std::fs::write(&path, "magic\n").expect("written");
+    let engine = server.engine_pid().expect("an engine");
+    // SAFETY: a system call without pointers; the engine is the server's child and runs.
+    unsafe { libc::kill(engine as libc::pid_t, libc::SIGKILL) };
+    wait_for(
+        "the server is back",
+        || matches!(log_in(at, "by_trust", "anna", None), Err(ClientError::Server(e)) if e.message.starts_with("no pg_hba.conf entry")),
+    );
+    std::fs::write(&path, RULES).expect("written");
+    server.signal(libc::SIGHUP).expect("a signal");
+    wait_for("the rules are read again", || log_in(at, "by_trust", "anna", None).is_ok());
     server.stop().expect("the server stops");
 }
 
@@ -416,7 +443,7 @@ fn the_owner_is_known_by_the_operating_system() {
     let mut server = start(folder.path(), &[&socket, "log_connections=all"]);
     let hba = std::fs::read_to_string(folder.path().join("data/pg_hba.conf")).expect("the rules");
     assert!(hba.contains("peer map=owner"), "{hba}");
-    assert!(log_of(folder.path()).contains("enabling \"trust\" authentication for local connections"));
+    wait_for_log(folder.path(), "enabling \"trust\" authentication for local connections");
     let socket = folder.path().join(format!(".s.PGSQL.{}", server.address().port));
     assert_eq!(mode_of(&socket), 0o777);
     server.reach_in(folder.path());
@@ -430,9 +457,8 @@ fn the_owner_is_known_by_the_operating_system() {
     write_rules(&server, "local postgres postgres peer map=owner\nlocal all all peer\n");
     let (code, told) = refusal(at, "postgres", "anna", None);
     assert_eq!((code.as_str(), told.as_str()), ("28000", "Peer authentication failed for user \"anna\""));
-    let log = log_of(folder.path());
-    assert!(log.contains("provided user name (anna) and authenticated user name ("), "{log}");
-    assert!(log.contains("connection authenticated: identity="), "{log}");
+    wait_for_log(folder.path(), "provided user name (anna) and authenticated user name (");
+    wait_for_log(folder.path(), "connection authenticated: identity=");
     server.stop().expect("the server stops");
 }
 

@@ -223,8 +223,8 @@ impl Login {
 
     fn ask(&mut self, runtime: &CoroutineRuntime, shared: &ServerShared) -> Outcome<Answer> {
         match self.rule.method {
-            Method::Trust | Method::Reject => return self.pass(shared),
-            Method::Cert => return self.pass(shared),
+            Method::Trust | Method::Cert => return self.pass(shared),
+            Method::Reject => return Err(self.failed(None)),
             Method::Peer => {
                 self.check_peer(runtime, shared)?;
                 return self.pass(shared);

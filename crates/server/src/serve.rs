@@ -16,6 +16,7 @@ use crate::supervisor;
 use crate::worker::{Worker, WorkerSeat};
 use kilndb_base::env::{Env, OsEnv, raise_descriptor_limit};
 use kilndb_base::{Result, Severity};
+use kilndb_context::authentication::Authentication;
 use kilndb_context::log::{LogRecord, LogSink};
 use kilndb_context::settings::ServerSettings;
 use kilndb_context::{Cluster, ClusterOptions};
@@ -64,7 +65,9 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
 
     rule_files::provide(&*env, &instance.cluster, is_new, &log)?;
     let settings = instance.cluster.settings();
-    instance.cluster.authentication.start(&*env, &options.data_dir, &settings, &*log)?;
+    let authentication = &instance.cluster.authentication;
+    let start = if is_restart { Authentication::start_again } else { Authentication::start };
+    start(authentication, &*env, &options.data_dir, &settings, &*log)?;
     instance.start_autoanalyze()?;
 
     let shared = Arc::new(ServerShared::new(instance.clone(), env.clone()));
