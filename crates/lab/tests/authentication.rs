@@ -28,6 +28,7 @@ host by_reject all 127.0.0.1/32 reject
 host by_name "/^(an|ge).*$",+dora 127.0.0.0/8 trust
 host by_name bob 127.0.0.1 255.255.255.255 reject
 host sameuser all samehost trust
+host by_limit,by_closed all 127.0.0.1/32 trust
 "#;
 
 /// (database, role, password, None if that is let in, else the SQLSTATE and the message).
@@ -73,6 +74,10 @@ fn matrix() -> Vec<Row> {
     rows.push(("by_name", "bob", None, Some(("28000", rejects))));
     let none = "no pg_hba.conf entry for host \"127.0.0.1\", user \"carl\", database \"by_name\", no encryption";
     rows.push(("by_name", "carl", None, Some(("28000", none))));
+    rows.push(("by_limit", "anna", None, Some(("53300", "too many connections for database \"by_limit\""))));
+    rows.push(("by_limit", "postgres", None, None));
+    let closed = "database \"by_closed\" is not currently accepting connections";
+    rows.push(("by_closed", "postgres", None, Some(("55000", closed))));
     rows.push(("by_trust", "nobody", None, Some(("28000", "role \"nobody\" does not exist"))));
     rows.push(("by_trust", "eve", None, Some(("28000", "role \"eve\" is not permitted to log in"))));
     rows.push(("by_trust", "frank", None, Some(("53300", "too many connections for role \"frank\""))));
@@ -108,6 +113,10 @@ fn prepare(server: &Server) {
     for database in ["by_scram", "by_md5", "by_password", "by_trust", "by_name", "carl"] {
         client.query(&format!("CREATE DATABASE {database}")).expect("a database");
     }
+    client.query("CREATE DATABASE by_limit").expect("a database");
+    client.query("CREATE DATABASE by_closed").expect("a database");
+    client.query("ALTER DATABASE by_limit CONNECTION LIMIT 0").expect("a limit");
+    client.query("ALTER DATABASE by_closed ALLOW_CONNECTIONS false").expect("no connections");
 }
 
 fn write_rules(server: &Server, rules: &str) {
@@ -141,7 +150,7 @@ fn ask_matrix(server: &Server) {
                 let user = client.value("SELECT current_user").expect("a query").expect("a name");
                 assert_eq!(user, role);
                 let method = match database {
-                    "by_trust" | "by_name" | "carl" => None,
+                    "by_trust" | "by_name" | "carl" | "by_limit" => None,
                     "by_scram" => Some(format!("scram-sha-256:{role}")),
                     other => Some(format!("{}:{role}", other.trim_start_matches("by_"))),
                 };
