@@ -356,7 +356,7 @@ impl Login {
 
     fn check_peer(&mut self, runtime: &CoroutineRuntime, shared: &ServerShared) -> Outcome<()> {
         let user = self.peer.user_id.ok_or_else(|| Error::internal("the socket does not say who is at its end"))?;
-        let user = in_time(runtime, || machine::user_name_apart(user))?;
+        let user = in_time(runtime, || shared.user_names.of(user))?;
         self.identity = Some(user.clone());
         self.check_map(&user, shared)
     }

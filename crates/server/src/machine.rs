@@ -1,8 +1,15 @@
 //! What authentication asks of the machine: its own addresses, the names of its users.
 
+use kilndb_base::env::process_monotonic_nanos;
+use kilndb_base::sync::{Mutex, MutexGuard};
 use kilndb_base::work;
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A user's name is asked for again after so long.
+const ASKED_AGAIN_NANOS: u64 = 10_000_000_000;
+const USERS_MAX: usize = 1000;
 
 /// The addresses of the machine's interfaces with their networks' masks.
 pub fn own_addresses() -> Vec<(IpAddr, IpAddr)> {
@@ -59,9 +66,32 @@ pub fn user_name(id: u32) -> String {
     unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned()
 }
 
-/// As [`user_name`], where the machine may have to ask others for it: nobody else waits meanwhile.
-pub fn user_name_apart(id: u32) -> kilndb_base::Result<String> {
-    work::apart(|| user_name(id))
+/// Names of users that were asked for lately.
+#[derive(Default)]
+pub struct UserNames {
+    known: Mutex<BTreeMap<u32, (String, u64)>>,
+}
+
+impl UserNames {
+    /// As [`user_name`]. The machine may have to ask others for it: nobody else waits meanwhile.
+    pub fn of(&self, id: u32) -> kilndb_base::Result<String> {
+        let now = process_monotonic_nanos();
+        if let Some((name, asked)) = self.known().get(&id)
+            && now - asked < ASKED_AGAIN_NANOS
+        {
+            return Ok(name.clone());
+        }
+        let name = work::apart(|| user_name(id))?;
+        let mut known = self.known();
+        if known.len() >= USERS_MAX {
+            known.clear();
+        }
+        known.insert(id, (name.clone(), now));
+        Ok(name)
+    }
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u32, (String, u64)>> {
+        self.known.lock().unwrap_or_else(|e| e.into_inner())
+    }
 }
 
 /// The user that this process runs as.
@@ -84,5 +114,7 @@ mod tests {
     fn users_have_names_or_numbers() {
         assert_eq!(user_name(0), "root");
         assert_eq!(user_name(4_000_000_001), "4000000001");
+        let names = UserNames::default();
+        assert_eq!((names.of(0).unwrap(), names.of(0).unwrap()), ("root".into(), "root".into()));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::apart::SideThreads;
 use crate::guesses::Guesses;
+use crate::machine::UserNames;
 use crate::runtime::{ConnectionWake, IdleSessionWake};
 use kilndb_base::env::Env;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -20,6 +21,7 @@ pub struct ServerShared {
     pub env: Arc<dyn Env>,
     pub apart: SideThreads,
     pub guesses: Guesses,
+    pub user_names: UserNames,
     stop: AtomicBool,
     next_process_id: AtomicI32,
     /// Sessions that have proved who they are.
@@ -37,6 +39,7 @@ impl ServerShared {
             apart: SideThreads::new(env.clone()),
             env,
             guesses: Guesses::default(),
+            user_names: UserNames::default(),
             stop: AtomicBool::new(false),
             next_process_id: AtomicI32::new(1000),
             admitted: Mutex::new(0),
