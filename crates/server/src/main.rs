@@ -33,6 +33,7 @@ mod short_load;
 mod signals;
 mod statement_stack;
 mod supervisor;
+mod tls;
 mod worker;
 
 use std::process::ExitCode;

@@ -8,6 +8,7 @@
 use crate::connection_log;
 use crate::runtime::CoroutineRuntime;
 use crate::shared::ServerShared;
+use crate::tls::negotiation;
 use kilndb_base::memory::{self, MemoryAccount};
 use kilndb_base::park::Park;
 use kilndb_base::prefetch::prefetch;
@@ -198,10 +199,8 @@ fn next_message(message: &mut Vec<u8>, runtime: &CoroutineRuntime) -> Result<boo
 
 fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<ServerShared>) -> Result<Option<Box<Session>>> {
     let (minor, parameters) = match frontend::decode_startup(packet)? {
-        Startup::Ssl | Startup::GssEncryption => {
-            runtime.link.output.borrow_mut().buf.push(b'N');
-            return Ok(None);
-        }
+        Startup::Ssl => return negotiation::answer_ssl_request(runtime, shared).map(|()| None),
+        Startup::GssEncryption => return negotiation::answer_gss_request(runtime, shared).map(|()| None),
         Startup::Cancel { process_id, secret } => {
             shared.cancel(process_id, secret);
             return Err(client_gone());
@@ -232,7 +231,7 @@ fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<ServerShared>
         output.parameter_status(&name, &value);
     }
     let secret_bytes = if minor >= 2 { 32 } else { 4 };
-    output.backend_key_data(runtime.control.process_id, &runtime.control.secret[..secret_bytes]);
+    output.backend_key_data(runtime.control.process_id, runtime.control.tell_secret(secret_bytes));
     output.ready_for_query(session.status());
     runtime.link.is_urgent.set(true);
     Ok(Some(Box::new(session)))

@@ -12,6 +12,7 @@ use crate::memory;
 use crate::shared::ServerShared;
 use crate::signals;
 use crate::supervisor;
+use crate::tls::TlsSwitch;
 use crate::worker::{Worker, WorkerSeat};
 use kilndb_base::env::{Env, OsEnv, raise_descriptor_limit};
 use kilndb_base::{Result, Severity};
@@ -49,6 +50,8 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     log.start_writer()?;
     memory::limit_statements(&config, |severity, message| log.tell(severity, message));
     let port = config.port();
+    // Before recovery, which may take long: a certificate that is not there ends the start.
+    let tls = Arc::new(TlsSwitch::start(&config, &options.data_dir)?);
     let cluster = ClusterOptions {
         env: env.clone(),
         data_dir: options.data_dir.clone(),
@@ -62,7 +65,9 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
 
     instance.start_autoanalyze()?;
 
-    let shared = Arc::new(ServerShared::new(instance.clone(), env.clone()));
+    let (switch, sink) = (tls.clone(), log.clone());
+    instance.cluster.on_reload(Arc::new(move |settings| switch.reload(settings, &*sink)));
+    let shared = Arc::new(ServerShared::new(instance.clone(), env.clone(), tls));
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
     for index in 0..workers {

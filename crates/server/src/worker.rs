@@ -7,7 +7,7 @@
 //!
 //! Must not know: SQL. It moves bytes and resumes coroutines.
 
-use crate::connection::{Connection, ConnectionState, Socket};
+use crate::connection::{Connection, ConnectionState, HandshakeTurn, Socket};
 use crate::lull::LullWatch;
 use crate::memory::MemoryWatch;
 use crate::runtime::{ConnectionWake, SHORT_SLICE_NANOS, SuspendReason, TIME_SLICE_NANOS};
@@ -45,6 +45,9 @@ const FLUSH_DELAY_NANOS: u64 = 200_000;
 const SHORT_TURNS_FIRST: u64 = 8;
 /// The number of replies from which on one system call for all costs less than one for each.
 const SENT_TOGETHER: usize = 3;
+/// Steps of handshakes, which are long computations of strangers, leave the processor to the sessions for so many times
+/// as long as they had it.
+const SESSIONS_FIRST: u64 = 3;
 /// Bytes read from a socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
@@ -114,6 +117,9 @@ pub struct Worker {
     scratch: Vec<u8>,
     /// Connections of which there is more to read or to write, once others have had their turn.
     unfinished: Vec<usize>,
+    /// Connections whose TLS handshake can go on, and when one of them does though sessions have their turns.
+    handshakes: VecDeque<usize>,
+    handshakes_from_nanos: u64,
     /// Sessions with replies to send, and when the first of these is to go at the latest.
     unsent: Vec<usize>,
     unsent_until_nanos: u64,
@@ -185,6 +191,8 @@ impl Worker {
             stacks: Vec::new(),
             scratch: vec![0; READ_CHUNK_BYTES],
             unfinished: Vec::new(),
+            handshakes: VecDeque::new(),
+            handshakes_from_nanos: 0,
             unsent: Vec::new(),
             unsent_until_nanos: 0,
             sender: Sender::new(),
@@ -229,6 +237,7 @@ impl Worker {
                 self.resume(token, TIME_SLICE_NANOS);
             }
             self.resume_sliced();
+            self.shake_hands();
             if !self.has_short_turns() || process_monotonic_nanos() >= self.unsent_until_nanos {
                 self.send_replies();
             }
@@ -281,6 +290,24 @@ impl Worker {
         self.sliced_from_nanos = after + (after - now) * SHORT_TURNS_FIRST;
     }
 
+    /// One connection takes the next step of its TLS handshake.
+    fn shake_hands(&mut self) {
+        if self.handshakes.is_empty() {
+            return;
+        }
+        let now = process_monotonic_nanos();
+        if now < self.handshakes_from_nanos && self.has_short_turns() {
+            return;
+        }
+        self.send_replies();
+        let Some(token) = self.handshakes.pop_front() else { return };
+        let Some(Some(c)) = self.connections.get_mut(token) else { return };
+        c.shake_hands();
+        let after = process_monotonic_nanos();
+        self.handshakes_from_nanos = after + (after - now) * SESSIONS_FIRST;
+        self.reconsider(token);
+    }
+
     fn has_short_turns(&self) -> bool {
         !(self.ready.is_empty() && self.woken.is_empty() && self.keeping_up.is_empty() && self.unfinished.is_empty())
     }
@@ -295,7 +322,7 @@ impl Worker {
 
     /// Waits until there is something to do.
     fn sleep(&mut self, events: &mut Events) {
-        if self.has_short_turns() {
+        if self.has_short_turns() || !self.handshakes.is_empty() {
             let _ = self.poll.poll(events, Some(Duration::ZERO));
             return self.memory_watch.give_back(false);
         }
@@ -499,6 +526,10 @@ impl Worker {
         if c.has_more_to_move() && !std::mem::replace(&mut c.is_unfinished, true) {
             self.unfinished.push(token);
         }
+        if c.handshake == HandshakeTurn::Due {
+            c.handshake = HandshakeTurn::Queued;
+            self.handshakes.push_back(token);
+        }
         let go = match c.state {
             ConnectionState::Idle => c.has_message() || c.at_end(),
             ConnectionState::WaitingForInput => c.has_message() || c.at_end(),
@@ -609,6 +640,11 @@ impl Worker {
         self.unsent = unsent;
     }
     fn send_together(&mut self, tokens: &[usize]) {
+        for token in tokens {
+            if let Some(Some(c)) = self.connections.get_mut(*token) {
+                c.prepare_reply();
+            }
+        }
         let open = |token: usize| self.connections.get(token)?.as_ref().filter(|c| c.has_output());
         let (tokens, replies): (Vec<_>, Vec<_>) = tokens.iter().filter_map(|t| Some((*t, open(*t)?.reply()))).unzip();
         self.sender.send(&replies, &mut self.sent);
