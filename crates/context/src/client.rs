@@ -4,8 +4,8 @@ use crate::lock_waits::WaitLines;
 use crate::tls_facts::TlsFacts;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, WakeHandle};
-use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Oid, Result, Severity, memory, sqlstate};
 
 /// A result column as RowDescription tells it.

@@ -136,10 +136,21 @@ impl Client {
             stream.set_read_timeout(Some(Duration::from_secs(120)))?;
             Box::new(stream)
         };
+        Client::over(stream, &address.user, database)
+    }
+
+    /// Connects over a stream that somebody has opened, and perhaps encrypted.
+    pub fn over(stream: impl Read + Write + Send + 'static, user: &str, database: &str) -> Result<Client, ClientError> {
+        let stream: Box<dyn Stream> = Box::new(stream);
         let mut client =
             Client { stream: BufReader::new(stream), status: b'I', notices: Vec::new(), notifications: Vec::new() };
-        client.start(&address.user, database)?;
+        client.start(user, database)?;
         Ok(client)
+    }
+
+    /// Sends messages as they are, without waiting for answers.
+    pub fn send_raw(&mut self, messages: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(messages)
     }
 
     fn start(&mut self, user: &str, database: &str) -> Result<(), ClientError> {

@@ -418,7 +418,9 @@ impl Connection {
         }
     }
     fn may_read_on(&self) -> bool {
-        self.left_unread && self.handshake == HandshakeTurn::NotDue && (self.link.unread_input() < INPUT_AHEAD_BYTES || !self.link.has_message())
+        self.left_unread
+            && self.handshake == HandshakeTurn::NotDue
+            && (self.link.unread_input() < INPUT_AHEAD_BYTES || !self.link.has_message())
     }
     /// Writes on where others were to have their turn.
     pub fn write_on(&mut self) {

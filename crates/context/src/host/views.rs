@@ -179,14 +179,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             Datum::text(a.kind.words()),
         ]);
         row.extend(encryption(a.tls.as_deref(), &eval));
-        row.extend([
-            Datum::Bool(false),
-            null.clone(),
-            Datum::Bool(false),
-            Datum::Bool(false),
-            null.clone(),
-            null,
-        ]);
+        row.extend([Datum::Bool(false), null.clone(), Datum::Bool(false), Datum::Bool(false), null.clone(), null]);
         rows.push(row);
     }
     Ok(rows)

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Once TLS has been agreed on, everything goes through the TLS session: no byte of the socket reaches the input as it
 //!    is, and no byte of the output the socket.
-//! 2. A step of the handshake is taken when the worker says so, never while bytes are read.
+//! 2. A step of the handshake is taken when the worker says so, not while bytes are read, but for the last one of a client
+//!    that has gone.
 
 use super::{Connection, ConnectionLink, INPUT_AHEAD_BYTES, MOVED_AT_ONCE_BYTES};
 use crate::connection_log;
@@ -175,6 +176,10 @@ impl Connection {
     }
 
     fn encrypted_input_ended(&mut self) {
+        // It may have said why it goes.
+        if self.tls.as_ref().is_some_and(|tls| tls.is_in_handshake() && tls.has_incoming()) {
+            self.shake_hands();
+        }
         if self.tls.as_ref().is_some_and(|tls| tls.is_in_handshake()) {
             let line = ended_in_handshake();
             connection_log::failed(&self.shared, &self.control, &line);

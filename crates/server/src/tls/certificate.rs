@@ -324,9 +324,8 @@ fn as_rfc_2253(parts: &[NamePart<'_>]) -> String {
 }
 
 fn with_slashes(parts: &[NamePart<'_>]) -> String {
-    let one = |part: &NamePart<'_>| {
-        format!("/{}={}", part.attribute().unwrap_or(&part.object), escaped(&part.text(), false))
-    };
+    let one =
+        |part: &NamePart<'_>| format!("/{}={}", part.attribute().unwrap_or(&part.object), escaped(&part.text(), false));
     parts.iter().map(one).collect()
 }
 

@@ -60,15 +60,59 @@ const SUITES: [SuiteName; 9] = [
     ),
 ];
 /// Words for all suites of TLS 1.2 that rustls has: forward secrecy, and no weak ones among them.
-const ALL_SUITES: &[&str] = &[
-    "ALL", "DEFAULT", "HIGH", "TLSv1.2", "ECDHE", "kECDHE", "EECDH", "kEECDH", "ECDH", "FIPS",
-];
+const ALL_SUITES: &[&str] =
+    &["ALL", "DEFAULT", "HIGH", "TLSv1.2", "ECDHE", "kECDHE", "EECDH", "kEECDH", "ECDH", "FIPS"];
 /// Words for suites that rustls has none of. To leave them out, or to put them last, changes nothing.
 const NO_SUITES: &[&str] = &[
-    "3DES", "ADH", "AECDH", "AESCCM", "AESCCM8", "ARIA", "ARIA128", "ARIA256", "ARIAGCM", "aDSS", "aNULL", "aPSK",
-    "aSRP", "CAMELLIA", "CAMELLIA128", "CAMELLIA256", "CBC", "COMPLEMENTOFDEFAULT", "DES", "DH", "DHE", "DSS", "EDH",
-    "eNULL", "EXP", "EXPORT", "IDEA", "kDHE", "kDHEPSK", "kECDHEPSK", "kEDH", "kPSK", "kRSA", "kRSAPSK", "kSRP", "LOW",
-    "MD5", "MEDIUM", "NULL", "PSK", "RC2", "RC4", "SEED", "SHA", "SHA1", "SRP", "SSLv3", "TLSv1", "TLSv1.0",
+    "3DES",
+    "ADH",
+    "AECDH",
+    "AESCCM",
+    "AESCCM8",
+    "ARIA",
+    "ARIA128",
+    "ARIA256",
+    "ARIAGCM",
+    "aDSS",
+    "aNULL",
+    "aPSK",
+    "aSRP",
+    "CAMELLIA",
+    "CAMELLIA128",
+    "CAMELLIA256",
+    "CBC",
+    "COMPLEMENTOFDEFAULT",
+    "DES",
+    "DH",
+    "DHE",
+    "DSS",
+    "EDH",
+    "eNULL",
+    "EXP",
+    "EXPORT",
+    "IDEA",
+    "kDHE",
+    "kDHEPSK",
+    "kECDHEPSK",
+    "kEDH",
+    "kPSK",
+    "kRSA",
+    "kRSAPSK",
+    "kSRP",
+    "LOW",
+    "MD5",
+    "MEDIUM",
+    "NULL",
+    "PSK",
+    "RC2",
+    "RC4",
+    "SEED",
+    "SHA",
+    "SHA1",
+    "SRP",
+    "SSLv3",
+    "TLSv1",
+    "TLSv1.0",
 ];
 
 const fn suite(suite: CipherSuite, name: &'static str, bits: i32, groups: &'static [&'static str]) -> SuiteName {
@@ -103,7 +147,8 @@ fn suites_of_word(word: &str) -> Option<Vec<usize>> {
     }
     let found = of(&|known| known.name == word || known.groups.contains(&word));
     // A name that OpenSSL has and rustls has not: `DHE-RSA-AES256-GCM-SHA384`.
-    let is_other_name = || word.contains('-') && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-');
+    let is_other_name =
+        || word.contains('-') && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-');
     (!found.is_empty() || NO_SUITES.contains(&word) || is_other_name()).then_some(found)
 }
 
@@ -146,7 +191,8 @@ pub fn suites_of_list(list: &str) -> Result<Vec<SupportedCipherSuite>> {
             chosen.extend(was_there);
         }
     }
-    let suites: Vec<SupportedCipherSuite> = chosen.into_iter().filter_map(|index| supported(SUITES[index].suite)).collect();
+    let suites: Vec<SupportedCipherSuite> =
+        chosen.into_iter().filter_map(|index| supported(SUITES[index].suite)).collect();
     if suites.is_empty() {
         return Err(config_error("could not set the TLSv1.2 cipher list (no valid ciphers available)"));
     }
@@ -179,8 +225,9 @@ pub fn groups_of_list(list: &str) -> Result<Vec<&'static dyn SupportedKxGroup>> 
     let names = list.split(':').filter(|name| !name.is_empty());
     let found: Option<Vec<&'static dyn SupportedKxGroup>> = names.map(group).collect();
     found.filter(|groups| !groups.is_empty()).ok_or_else(|| {
-        config_error("could not set group names specified in ssl_groups: No valid groups found")
-            .with_hint("Ensure that each group name is spelled correctly: X25519, prime256v1 and secp384r1 are supported.")
+        config_error("could not set group names specified in ssl_groups: No valid groups found").with_hint(
+            "Ensure that each group name is spelled correctly: X25519, prime256v1 and secp384r1 are supported.",
+        )
     })
 }
 

@@ -139,16 +139,16 @@ fn versions(settings: &ServerSettings) -> Result<(Vec<&'static SupportedProtocol
     let known = [("TLSv1.2", &TLS12), ("TLSv1.3", &TLS13)];
     let place_of = |name: &str, if_empty: usize| match settings.get(name) {
         "" => Ok(if_empty),
-        value => known.iter().position(|(known, _)| *known == value).ok_or_else(|| {
-            config_error(format!("\"{name}\" setting \"{value}\" not supported by this build"))
-        }),
+        value => known
+            .iter()
+            .position(|(known, _)| *known == value)
+            .ok_or_else(|| config_error(format!("\"{name}\" setting \"{value}\" not supported by this build"))),
     };
     let lowest = place_of("ssl_min_protocol_version", 0)?;
     let highest = place_of("ssl_max_protocol_version", known.len() - 1)?;
     if lowest > highest {
-        return Err(config_error("could not set SSL protocol version range").with_detail(
-            "\"ssl_min_protocol_version\" cannot be higher than \"ssl_max_protocol_version\".",
-        ));
+        return Err(config_error("could not set SSL protocol version range")
+            .with_detail("\"ssl_min_protocol_version\" cannot be higher than \"ssl_max_protocol_version\"."));
     }
     let names = (known[lowest].0, known[highest].0);
     Ok((known[lowest..=highest].iter().map(|(_, version)| *version).collect(), names))

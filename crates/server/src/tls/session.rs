@@ -224,9 +224,9 @@ impl TlsSession {
                         Wanted::Encrypt(text) => {
                             append(&mut self.outgoing, encrypted_bytes(text.len()), |room| traffic.encrypt(text, room))?
                         }
-                        Wanted::CloseNotify => append(&mut self.outgoing, MESSAGES_BETWEEN_BYTES, |room| {
-                            traffic.queue_close_notify(room)
-                        })?,
+                        Wanted::CloseNotify => {
+                            append(&mut self.outgoing, MESSAGES_BETWEEN_BYTES, |room| traffic.queue_close_notify(room))?
+                        }
                     }
                     Some(Reached::Open)
                 }
@@ -251,17 +251,14 @@ impl TlsSession {
         }
     }
 
-    /// After an error: what the client is told of it.
+    /// After an error: what the client is told of it, and what was to be sent before. Without anything to be sent rustls
+    /// would look at the wrong records once more.
     fn take_alert(&mut self, records: &mut [u8]) {
-        loop {
-            match self.connection.process_tls_records(records).state {
-                Ok(ConnectionState::EncodeTlsData(mut message)) => {
-                    if append(&mut self.outgoing, MESSAGES_BETWEEN_BYTES, |room| message.encode(room)).is_err() {
-                        return;
-                    }
-                }
-                Ok(ConnectionState::TransmitTlsData(transmitted)) => transmitted.done(),
-                _ => return,
+        while self.connection.wants_write() {
+            let state = self.connection.process_tls_records(records).state;
+            let Ok(ConnectionState::EncodeTlsData(mut message)) = state else { return };
+            if append(&mut self.outgoing, MESSAGES_BETWEEN_BYTES, |room| message.encode(room)).is_err() {
+                return;
             }
         }
     }
@@ -346,8 +343,7 @@ impl TlsSession {
 
 /// Refused are names that others would read only up to a zero.
 fn client_of(certificate: &[u8]) -> Result<ClientCertificate> {
-    let refusal =
-        |text: &str| Error::new(sqlstate::PROTOCOL_VIOLATION, text.to_string()).with_severity(Severity::Log);
+    let refusal = |text: &str| Error::new(sqlstate::PROTOCOL_VIOLATION, text.to_string()).with_severity(Severity::Log);
     let facts = CertificateParts::of(certificate).and_then(|parts| parts.facts());
     let facts = facts.ok_or_else(|| refusal("SSL certificate's names cannot be read"))?;
     if facts.common_name.as_ref().is_some_and(|name| name.contains('\0')) {
