@@ -293,6 +293,8 @@ impl Cluster {
     }
     /// Re-reads the files (pg_reload_conf); what needs a restart keeps its value.
     pub fn reload_settings(&self) -> Result<()> {
+        // One at a time: what was read last is what holds.
+        let hooks = locked(&self.reload_hooks);
         let fresh = ServerSettings::read(&self.data_dir, &[])?;
         let merged = self.command_line.reloaded(&fresh);
         self.engine.set_read_lock_limits(&read_lock_limits(&merged));
@@ -300,11 +302,10 @@ impl Cluster {
         self.log.configure(&merged);
         let merged = Arc::new(merged);
         *self.settings.write().unwrap_or_else(|e| e.into_inner()) = merged.clone();
-        let hooks = locked(&self.reload_hooks).clone();
         hooks.iter().for_each(|hook| hook(&merged));
         Ok(())
     }
-    /// From now on `hook` is told of the settings each time they have been read again.
+    /// From now on `hook` is told of the settings each time they have been read again. It must not read them again itself.
     pub fn on_reload(&self, hook: ReloadHook) {
         locked(&self.reload_hooks).push(hook);
     }

@@ -407,6 +407,7 @@ fn a_server_does_not_start_without_what_it_is_to_show() {
     set_mode(&key, 0o604);
     let refused = with_files("ssl_ca_file=");
     assert!(refused.contains("has group or world access"), "{refused}");
+    assert!(refused.contains("DETAIL:  File must have permissions u=rw (0600) or less"), "{refused}");
     write_secret(&key, "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
     let refused = with_files("ssl_ca_file=");
     assert!(refused.contains("it has a passphrase"), "{refused}");
@@ -515,6 +516,63 @@ fn libpq_connects_and_refuses_as_it_does_with_postgresql() {
     secure.reload();
     let refused = run("sslmode=require");
     assert!(refused.contains("server does not support SSL, but SSL was required"), "{refused}");
+}
+
+#[test]
+fn a_handshake_has_as_long_as_a_startup_packet() {
+    let secure = Secure::start(&["authentication_timeout=1"]);
+    let mut stays = secure.client().connect(secure.port).expect("a connection");
+    let since = Instant::now();
+    let mut hello = Vec::new();
+    secure.client().connection().write_tls(&mut hello).expect("memory");
+    let half_open = [&hello[..], &hello[..100], &[]].map(|sent| {
+        let mut stream = tcp(secure.port);
+        stream.write_all(&[&SSL_REQUEST[..], sent].concat()).expect("the server reads");
+        stream
+    });
+    // The handshake is over, and nothing follows.
+    let silent = secure.client().open(secure.port).expect("a handshake");
+    half_open.into_iter().for_each(|stream| _ = rest(stream));
+    assert_eq!(rest(silent), b"");
+    assert!(since.elapsed() >= Duration::from_millis(900), "closed after {:?} already", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(20), "closed after {:?} only", since.elapsed());
+    assert_eq!(stays.integer("select 7").expect("a session that has started stays"), 7);
+}
+
+#[test]
+fn idle_sessions_keep_little() {
+    const SESSIONS: usize = 200;
+    let secure = Secure::start(&["max_connections=500"]);
+    let pid = secure.server.engine_pid().expect("an engine");
+    let connect = |is_encrypted: bool| {
+        let mut client = match is_encrypted {
+            true => secure.client().connect(secure.port).expect("a connection"),
+            false => Client::connect(secure.server.address(), "postgres").expect("a connection"),
+        };
+        client.query("select 1").expect("a row");
+        client
+    };
+    // What there is once is there.
+    drop([connect(true), connect(false)]);
+    let each = |of: &mut dyn FnMut()| {
+        let before = resident_bytes(pid);
+        of();
+        resident_bytes(pid).saturating_sub(before) / SESSIONS as u64
+    };
+    let (mut plain, mut encrypted) = (Vec::new(), Vec::new());
+    let of_plain = each(&mut || plain.extend((0..SESSIONS).map(|_| connect(false))));
+    let of_encrypted = each(&mut || encrypted.extend((0..SESSIONS).map(|_| connect(true))));
+    // What a session needs while it sends much is not kept.
+    let of_busy = each(&mut || {
+        for client in &mut encrypted {
+            client.query("select repeat('x', 100000) from generate_series(1, 20)").expect("rows");
+        }
+    });
+    println!(
+        "an idle session takes {of_plain} bytes, an encrypted one {of_encrypted}, after much output {of_busy} more"
+    );
+    assert!(of_encrypted < of_plain + (16 << 10), "{of_encrypted} bytes, and {of_plain} without TLS");
+    assert!(of_busy < 64 << 10, "{of_busy} bytes are left of much output");
 }
 
 /// The memory of a process that is its own, in bytes.

@@ -85,6 +85,9 @@ fn main() -> ExitCode {
 
 fn failed(e: &kilndb_base::Error) -> ExitCode {
     eprintln!("kilndb: {}", e.message());
+    if let Some(detail) = &e.0.detail {
+        eprintln!("DETAIL:  {detail}");
+    }
     if let Some(hint) = &e.0.hint {
         eprintln!("HINT:  {hint}");
     }

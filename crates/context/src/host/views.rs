@@ -2,7 +2,7 @@
 
 use super::StatementHost;
 use super::session_function::{session_functions, session_rows};
-use crate::client::{SessionControl, WaitKind};
+use crate::client::{BackendKind, SessionControl, WaitKind};
 use crate::settings::{Context, Kind, definitions};
 use crate::tls_facts::{ClientCertificate, TlsFacts};
 use kilndb_base::hash::HashMap;
@@ -142,7 +142,9 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
         let port = match (&address, a.client_port) {
             (Some(_), Some(port)) => Datum::Int4(port),
             (Some(_), None) => Datum::Null,
-            (None, _) => Datum::Int4(-1),
+            (None, _) if a.kind == BackendKind::Client => Datum::Int4(-1),
+            // Nobody is connected to it.
+            (None, _) => Datum::Null,
         };
         let wait = match a.state {
             "active" if waits_for != WaitKind::Lock && awaits_safe_snapshot(host, a.lock_owner) => {

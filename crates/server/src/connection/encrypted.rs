@@ -181,8 +181,7 @@ impl Connection {
             self.shake_hands();
         }
         if self.tls.as_ref().is_some_and(|tls| tls.is_in_handshake()) {
-            let line = ended_in_handshake();
-            connection_log::failed(&self.shared, &self.control, &line);
+            self.fail_tls(&ended_in_handshake());
         }
         self.link.end_of_input.set(true);
     }
