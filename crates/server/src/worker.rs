@@ -47,7 +47,7 @@ const SHORT_TURNS_FIRST: u64 = 8;
 const SENT_TOGETHER: usize = 3;
 /// Steps of handshakes, which are long computations of strangers, leave the processor to the sessions for so many times
 /// as long as they had it.
-const SESSIONS_FIRST: u64 = 3;
+const SESSIONS_FIRST: u64 = 8;
 /// Bytes read from a socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
@@ -290,16 +290,19 @@ impl Worker {
         self.sliced_from_nanos = after + (after - now) * SHORT_TURNS_FIRST;
     }
 
-    /// One connection takes the next step of its TLS handshake.
+    /// One connection takes the next step of its TLS handshake: all of them together have a ninth of the processor, unless
+    /// sessions leave it more.
     fn shake_hands(&mut self) {
-        if self.handshakes.is_empty() {
+        if self.handshakes.is_empty()
+            || (self.has_short_turns() && process_monotonic_nanos() < self.handshakes_from_nanos)
+        {
             return;
         }
-        let now = process_monotonic_nanos();
-        if now < self.handshakes_from_nanos && self.has_short_turns() {
+        if !self.next_handshake().is_zero() {
             return;
         }
         self.send_replies();
+        let now = process_monotonic_nanos();
         let Some(token) = self.handshakes.pop_front() else { return };
         let Some(Some(c)) = self.connections.get_mut(token) else { return };
         c.shake_hands();
@@ -322,7 +325,7 @@ impl Worker {
 
     /// Waits until there is something to do.
     fn sleep(&mut self, events: &mut Events) {
-        if self.has_short_turns() || !self.handshakes.is_empty() {
+        if self.has_short_turns() {
             let _ = self.poll.poll(events, Some(Duration::ZERO));
             return self.memory_watch.give_back(false);
         }
@@ -398,8 +401,23 @@ impl Worker {
         }
     }
 
+    /// How long handshakes wait if no session has its turn.
+    fn next_handshake(&self) -> Duration {
+        if self.handshakes.is_empty() {
+            return Duration::MAX;
+        }
+        if !self.short_load.is_heavy() {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.handshakes_from_nanos.saturating_sub(process_monotonic_nanos()))
+    }
+
     /// How long there is nothing to do unless somebody sends something.
     fn next_turn(&self) -> Duration {
+        self.next_session_turn().min(self.next_handshake())
+    }
+
+    fn next_session_turn(&self) -> Duration {
         match self.sliced.front() {
             None => self.next_timer(),
             Some(token) if !self.short_load.is_heavy_for(*token) => Duration::ZERO,
