@@ -315,9 +315,23 @@ fn certificates_of_clients_are_verified() {
         // Of the same name, but another key.
         let impostor = Authority::new("Authority");
         refused(&impostor.client(&purpose(15, false)), "unable to get local issuer certificate");
+        refused(&other.own(), "self-signed certificate");
         let of_server = secure.authority.server("potter", 16);
         refused(&of_server, "unsuitable certificate purpose");
     }
+    // A folder of lists serves as well, and none of it may be missing.
+    let folder = secure.path("lists");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("others"), Authority::new("Somebody else").revocation_list(&[1])).expect("a file");
+    secure.add_setting(&format!("ssl_crl_file = ''\nssl_crl_dir = '{}'", folder.display()));
+    secure.reload();
+    let good = secure.authority.client(&purpose(11, false));
+    let good = TlsClient::new(&secure.authority, &BOTH, Some(&good));
+    assert!(good.connect(secure.port).is_err(), "there is no list of its authority");
+    secure.wait_for_log("unable to get certificate CRL.");
+    std::fs::write(folder.join("own"), secure.authority.revocation_list(&[13])).expect("a file");
+    secure.reload();
+    good.connect(secure.port).expect("a connection");
     secure.wait_for_log("subject \"/O=Kilns/CN=potter\", serial number 13, issuer \"/CN=Authority\".");
 }
 

@@ -42,6 +42,10 @@ impl Authority {
         self.issuer.der().to_vec()
     }
 
+    /// Its own certificate, as somebody would show it.
+    pub fn own(&self) -> Issued {
+        Issued { certificate: self.pem(), key: self.issuer.key().serialize_pem() }
+    }
     pub fn server(&self, name: &str, serial: u64) -> Issued {
         let names = vec![name.to_string()];
         self.issue(names, &Purpose { name, serial, is_expired: false }, ExtendedKeyUsagePurpose::ServerAuth)

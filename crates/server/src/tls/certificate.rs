@@ -79,6 +79,11 @@ impl<'a> CertificateParts<'a> {
         Some(CertificateParts { serial, issuer, subject, public_key, signature_algorithm })
     }
 
+    /// It says of itself that it has no other issuer.
+    pub fn is_self_issued(&self) -> bool {
+        self.issuer == self.subject
+    }
+
     /// None: it has names that cannot be told.
     pub fn facts(&self) -> Option<ClientCertificate> {
         let subject = name_parts(self.subject)?;

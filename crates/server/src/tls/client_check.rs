@@ -44,11 +44,21 @@ impl ClientCertVerifier for ClientCheck {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.verifier.verify_client_cert(end_entity, intermediates, now);
-        if let Err(Error::InvalidCertificate(why)) = &verified {
-            let refusal = refusal_of(why, end_entity, intermediates.is_empty());
-            *self.refusal.lock().unwrap_or_else(|e| e.into_inner()) = Some(refusal);
-        }
-        verified
+        let Err(Error::InvalidCertificate(why)) = verified else { return verified };
+        let is_self_signed = is_self_issued(end_entity);
+        // To rustls one that may sign others is no client's; to clients its issuer is one that nobody knows.
+        let why = match why {
+            CertificateError::Other(_) if is_self_signed => CertificateError::UnknownIssuer,
+            why => why,
+        };
+        let reason = match &why {
+            CertificateError::UnknownIssuer if is_self_signed => "self-signed certificate".into(),
+            why => reason(why),
+        };
+        // Beside authorities of others, which one was refused is not known; roots are shown for nothing.
+        let is_alone = intermediates.iter().all(|certificate| is_self_issued(certificate));
+        *self.refusal.lock().unwrap_or_else(|e| e.into_inner()) = Some(refusal_of(&reason, end_entity, is_alone));
+        Err(Error::InvalidCertificate(why))
     }
     fn verify_tls12_signature(
         &self,
@@ -109,10 +119,13 @@ fn for_log(name: &str) -> String {
     }
 }
 
-fn refusal_of(why: &CertificateError, end_entity: &[u8], is_alone: bool) -> String {
-    // With others beside it, which one was refused is not known.
+fn is_self_issued(certificate: &[u8]) -> bool {
+    CertificateParts::of(certificate).is_some_and(|parts| parts.is_self_issued())
+}
+
+fn refusal_of(reason: &str, end_entity: &[u8], is_alone: bool) -> String {
     let depth = if is_alone { " at depth 0" } else { "" };
-    let text = format!("Client certificate verification failed{depth}: {}.", reason(why));
+    let text = format!("Client certificate verification failed{depth}: {reason}.");
     let Some(facts) = CertificateParts::of(end_entity).and_then(|parts| parts.facts()) else { return text };
     format!(
         "{text}\nFailed certificate data (unverified): subject \"{}\", serial number {}, issuer \"{}\".",

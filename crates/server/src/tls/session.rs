@@ -402,3 +402,153 @@ fn append<E: RoomNeeded>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::TlsContext;
+    use super::*;
+    use kilndb_context::settings::ServerSettings;
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::crypto::ring;
+    use rustls::pki_types::{CertificateDer, ServerName};
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+    use std::io::{Read, Write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A server's session, and a client that believes it.
+    fn pair(version: &'static rustls::SupportedProtocolVersion) -> (TlsSession, ClientConnection) {
+        static PAIRS: AtomicU32 = AtomicU32::new(0);
+        let number = PAIRS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("kilndb-tls-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
+        std::fs::write(folder.join("server.crt"), certificate.pem()).unwrap();
+        std::fs::write(folder.join("server.key"), key.serialize_pem()).unwrap();
+        std::fs::set_permissions(folder.join("server.key"), std::fs::Permissions::from_mode(0o600)).unwrap();
+        let context = TlsContext::load(&ServerSettings::default(), &folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        let order = TlsOrder { context: context.unwrap().into(), answer: b"", early: Vec::new(), is_direct: false };
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(certificate.der().to_vec())).unwrap();
+        let config = ClientConfig::builder_with_provider(ring::default_provider().into());
+        let config = config.with_protocol_versions(&[version]).unwrap().with_root_certificates(roots);
+        let config = config.with_no_client_auth().into();
+        let client = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
+        (TlsSession::begin(order).unwrap(), client)
+    }
+
+    /// Bytes on their way in pieces of changing lengths.
+    struct Wire {
+        session: TlsSession,
+        client: ClientConnection,
+        received: Vec<u8>,
+        pieces: usize,
+    }
+
+    impl Wire {
+        /// What the client has to say comes to the server in pieces, between which the server says something itself.
+        fn to_server(&mut self, between: &[u8]) -> Vec<u8> {
+            let mut bytes = Vec::new();
+            while self.client.wants_write() {
+                self.client.write_tls(&mut bytes).unwrap();
+            }
+            let mut rest = &mut bytes[..];
+            let mut said = Vec::new();
+            while !rest.is_empty() {
+                self.pieces = self.pieces * 7 % 101 + 1;
+                let length = self.pieces.min(rest.len());
+                let (piece, others) = rest.split_at_mut(length);
+                rest = others;
+                let received = &mut self.received;
+                let mut plaintext = |bytes: &[u8]| received.extend_from_slice(bytes);
+                if self.session.is_in_handshake() {
+                    self.session.keep(piece);
+                    self.session.shake_hands(&mut plaintext).unwrap();
+                } else {
+                    self.session.receive(piece, &mut plaintext).unwrap();
+                    assert_eq!(self.session.encrypt(between, &mut plaintext).unwrap(), between.len());
+                    said.extend_from_slice(between);
+                }
+            }
+            said
+        }
+        fn to_client(&mut self) -> Vec<u8> {
+            let mut text = Vec::new();
+            while self.session.has_pending() {
+                let length = self.session.pending().len().min(1000);
+                let taken = self.client.read_tls(&mut &self.session.pending()[..length]).unwrap();
+                self.session.note_sent(taken);
+                self.client.process_new_packets().unwrap();
+                let mut part = vec![0; 70_000];
+                while let Ok(length @ 1..) = self.client.reader().read(&mut part) {
+                    text.extend_from_slice(&part[..length]);
+                }
+            }
+            text
+        }
+    }
+
+    #[test]
+    fn records_in_pieces_make_the_same_text_and_keys_may_change_meanwhile() {
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let (session, client) = pair(version);
+            let mut wire = Wire { session, client, received: Vec::new(), pieces: 1 };
+            while wire.session.is_in_handshake() || wire.client.is_handshaking() {
+                wire.to_server(b"");
+                wire.to_client();
+            }
+            assert!(wire.session.facts().unwrap().server_certificate_hash.is_some());
+            let mut sent = Vec::new();
+            for round in 0..40_usize {
+                let text: Vec<u8> = (0..round * 700).map(|n| (n * 31 + round) as u8).collect();
+                wire.client.writer().write_all(&text).unwrap();
+                sent.extend_from_slice(&text);
+                if version.version == ProtocolVersion::TLSv1_3 && round % 3 == 0 {
+                    wire.client.refresh_traffic_keys().unwrap();
+                }
+                let said = wire.to_server(&[round as u8; 50]);
+                assert_eq!(wire.to_client(), said, "in round {round}");
+            }
+            assert_eq!(wire.received, sent);
+            let long = vec![7; 1 << 20];
+            let mut at = 0;
+            while at < long.len() {
+                at += wire.session.encrypt(&long[at..], &mut |_| {}).unwrap();
+            }
+            assert_eq!(wire.to_client(), long);
+            assert_eq!(
+                (wire.session.incoming.capacity(), wire.session.outgoing.capacity()),
+                (0, 0),
+                "buffers are kept"
+            );
+            // Goodbyes.
+            wire.session.close(&mut |_| {});
+            wire.to_client();
+            assert_eq!(wire.client.reader().read(&mut [0]).unwrap(), 0, "the end was not told");
+            assert!(!wire.session.has_peer_closed());
+        }
+    }
+
+    #[test]
+    fn damaged_records_end_the_session_and_nothing_else() {
+        for at in [0, 1, 3, 4, 5, 20, 40] {
+            let (session, client) = pair(&rustls::version::TLS13);
+            let mut wire = Wire { session, client, received: Vec::new(), pieces: 1 };
+            while wire.session.is_in_handshake() || wire.client.is_handshaking() {
+                wire.to_server(b"");
+                wire.to_client();
+            }
+            wire.client.writer().write_all(&[9; 100]).unwrap();
+            let mut bytes = Vec::new();
+            wire.client.write_tls(&mut bytes).unwrap();
+            bytes[at] ^= 0x11;
+            // A length that is too long waits for more, which then does not fit.
+            bytes.extend_from_slice(&[0; 40_000]);
+            assert!(wire.session.receive(&mut bytes, &mut |_| panic!("damaged text was taken")).is_err(), "at {at}");
+            assert_eq!(wire.session.encrypt(b"unheard", &mut |_| {}).unwrap(), 7);
+            assert!(wire.session.has_pending(), "there is no alert");
+        }
+    }
+}
