@@ -449,7 +449,7 @@ mod tests {
 
     impl Wire {
         /// What the client has to say comes to the server in pieces, between which the server says something itself.
-        fn to_server(&mut self, between: &[u8]) -> Vec<u8> {
+        fn carry_to_server(&mut self, between: &[u8]) -> Vec<u8> {
             let mut bytes = Vec::new();
             while self.client.wants_write() {
                 self.client.write_tls(&mut bytes).unwrap();
@@ -474,7 +474,7 @@ mod tests {
             }
             said
         }
-        fn to_client(&mut self) -> Vec<u8> {
+        fn carry_to_client(&mut self) -> Vec<u8> {
             let mut text = Vec::new();
             while self.session.has_pending() {
                 let length = self.session.pending().len().min(1000);
@@ -496,8 +496,8 @@ mod tests {
             let (session, client) = pair(version);
             let mut wire = Wire { session, client, received: Vec::new(), pieces: 1 };
             while wire.session.is_in_handshake() || wire.client.is_handshaking() {
-                wire.to_server(b"");
-                wire.to_client();
+                wire.carry_to_server(b"");
+                wire.carry_to_client();
             }
             assert!(wire.session.facts().unwrap().server_certificate_hash.is_some());
             let mut sent = Vec::new();
@@ -508,8 +508,8 @@ mod tests {
                 if version.version == ProtocolVersion::TLSv1_3 && round % 3 == 0 {
                     wire.client.refresh_traffic_keys().unwrap();
                 }
-                let said = wire.to_server(&[round as u8; 50]);
-                assert_eq!(wire.to_client(), said, "in round {round}");
+                let said = wire.carry_to_server(&[round as u8; 50]);
+                assert_eq!(wire.carry_to_client(), said, "in round {round}");
             }
             assert_eq!(wire.received, sent);
             let long = vec![7; 1 << 20];
@@ -517,7 +517,7 @@ mod tests {
             while at < long.len() {
                 at += wire.session.encrypt(&long[at..], &mut |_| {}).unwrap();
             }
-            assert_eq!(wire.to_client(), long);
+            assert_eq!(wire.carry_to_client(), long);
             assert_eq!(
                 (wire.session.incoming.capacity(), wire.session.outgoing.capacity()),
                 (0, 0),
@@ -525,7 +525,7 @@ mod tests {
             );
             // Goodbyes.
             wire.session.close(&mut |_| {});
-            wire.to_client();
+            wire.carry_to_client();
             assert_eq!(wire.client.reader().read(&mut [0]).unwrap(), 0, "the end was not told");
             assert!(!wire.session.has_peer_closed());
         }
@@ -537,8 +537,8 @@ mod tests {
             let (session, client) = pair(&rustls::version::TLS13);
             let mut wire = Wire { session, client, received: Vec::new(), pieces: 1 };
             while wire.session.is_in_handshake() || wire.client.is_handshaking() {
-                wire.to_server(b"");
-                wire.to_client();
+                wire.carry_to_server(b"");
+                wire.carry_to_client();
             }
             wire.client.writer().write_all(&[9; 100]).unwrap();
             let mut bytes = Vec::new();
