@@ -330,7 +330,7 @@ impl<W: Write> Write for CopyData<W> {
 }
 
 /// Appends a message of the extended protocol.
-pub(crate) fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
+pub fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
     messages.push(kind);
     messages.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
     messages.extend_from_slice(body);
