@@ -427,6 +427,30 @@ fn a_server_does_not_start_without_what_it_is_to_show() {
     assert!(refused.contains("it has a passphrase"), "{refused}");
 }
 
+#[test]
+fn after_a_crash_nobody_who_asks_for_tls_goes_without() {
+    let secure = Secure::start(&[]);
+    std::fs::remove_file(secure.path("server.crt")).expect("a file");
+    let engine = secure.server.engine_pid().expect("an engine");
+    // SAFETY: a system call without pointers; the engine is our server's.
+    unsafe { libc::kill(engine as libc::pid_t, libc::SIGKILL) };
+    secure.wait_for_log("all server processes terminated; reinitializing");
+    let end = Instant::now() + Duration::from_secs(60);
+    while Client::connect(secure.server.address(), "postgres").is_err() {
+        assert!(Instant::now() < end, "the server is not there again:\n{}", secure.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    secure.wait_for_log("could not load server certificate file");
+    let mut stream = tcp(secure.port);
+    stream.write_all(&SSL_REQUEST).expect("the server reads");
+    let answer = String::from_utf8_lossy(&rest(stream)).into_owned();
+    assert!(answer.contains("could not initialize SSL connection: SSL context not set up"), "{answer}");
+    assert!(secure.client().shake_hands(tcp(secure.port)).is_err());
+    secure.authority.server("localhost", 2).write(&secure.path("server.crt"), &secure.path("server.key"));
+    secure.reload();
+    secure.client().connect(secure.port).expect("a connection");
+}
+
 /// The process id and the secret of BackendKeyData, from the answers to a startup packet.
 fn key_data(answers: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut rest = answers;

@@ -51,7 +51,7 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     memory::limit_statements(&config, |severity, message| log.tell(severity, message));
     let port = config.port();
     // Before recovery, which may take long: a certificate that is not there ends the start.
-    let tls = Arc::new(TlsSwitch::start(&config, &options.data_dir)?);
+    let tls = Arc::new(TlsSwitch::start(&config, &options.data_dir, is_restart, &*log)?);
     let cluster = ClusterOptions {
         env: env.clone(),
         data_dir: options.data_dir.clone(),

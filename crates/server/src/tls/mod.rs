@@ -27,40 +27,55 @@ use kilndb_context::settings::ServerSettings;
 use std::path::{Path, PathBuf};
 
 /// What new connections are offered.
+#[derive(Clone)]
+pub enum TlsOffer {
+    Nothing,
+    Tls(Arc<TlsContext>),
+    /// The engine has crashed, and what it had read cannot be read again. Who asks for TLS is not to go on without.
+    Broken,
+}
+
 pub struct TlsSwitch {
     data_dir: PathBuf,
-    /// None: no TLS.
-    current: RwLock<Option<Arc<TlsContext>>>,
+    current: RwLock<TlsOffer>,
 }
 
 impl TlsSwitch {
-    /// For a start: what cannot be had is an error.
-    pub fn start(settings: &ServerSettings, data_dir: &Path) -> Result<TlsSwitch> {
-        let is_on = settings.flag("ssl");
-        let current = is_on.then(|| TlsContext::load(settings, data_dir).map(Arc::new)).transpose()?;
-        Ok(TlsSwitch { data_dir: data_dir.to_path_buf(), current: RwLock::new(current) })
+    /// For a start: what cannot be had is an error, unless another engine has had it, which is to be replaced.
+    pub fn start(settings: &ServerSettings, data_dir: &Path, is_restart: bool, log: &dyn LogSink) -> Result<TlsSwitch> {
+        let offer = match load(settings, data_dir) {
+            Ok(offer) => offer,
+            Err(e) if is_restart => {
+                tell(log, &e);
+                TlsOffer::Broken
+            }
+            Err(e) => return Err(e),
+        };
+        Ok(TlsSwitch { data_dir: data_dir.to_path_buf(), current: RwLock::new(offer) })
     }
 
-    pub fn current(&self) -> Option<Arc<TlsContext>> {
+    pub fn current(&self) -> TlsOffer {
         self.current.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     /// Settings, or the files that they name, may have changed. If they are wrong, what was there stays, and the log
     /// says why.
     pub fn reload(&self, settings: &ServerSettings, log: &dyn LogSink) {
-        let fresh = match settings.flag("ssl") {
-            false => None,
-            true => match TlsContext::load(settings, &self.data_dir) {
-                Ok(context) => Some(Arc::new(context)),
-                Err(e) => {
-                    tell(log, &e);
-                    log.tell(Severity::Log, "SSL configuration was not reloaded");
-                    return;
-                }
-            },
-        };
-        *self.current.write().unwrap_or_else(|e| e.into_inner()) = fresh;
+        match load(settings, &self.data_dir) {
+            Ok(offer) => *self.current.write().unwrap_or_else(|e| e.into_inner()) = offer,
+            Err(e) => {
+                tell(log, &e);
+                log.tell(Severity::Log, "SSL configuration was not reloaded");
+            }
+        }
     }
+}
+
+fn load(settings: &ServerSettings, data_dir: &Path) -> Result<TlsOffer> {
+    if !settings.flag("ssl") {
+        return Ok(TlsOffer::Nothing);
+    }
+    TlsContext::load(settings, data_dir).map(|context| TlsOffer::Tls(Arc::new(context)))
 }
 
 fn tell(log: &dyn LogSink, e: &Error) {

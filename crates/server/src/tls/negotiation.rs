@@ -5,7 +5,7 @@
 //! 2. Bytes that follow a request which was refused end the connection: whoever was to read them was not agreed on yet.
 //!    Bytes that follow one which was accepted belong to the handshake.
 
-use super::TlsContext;
+use super::{TlsContext, TlsOffer};
 use crate::connection::ConnectionLink;
 use crate::connection_log;
 use crate::runtime::CoroutineRuntime;
@@ -80,7 +80,7 @@ pub fn answer_ssl_request(runtime: &CoroutineRuntime, shared: &ServerShared) -> 
     if link.negotiation.ssl_done.replace(true) {
         return Err(repeated("1234.5679"));
     }
-    let context = available(&runtime.control, shared);
+    let context = available(&runtime.control, shared)?;
     trace(shared, &runtime.control, if context.is_some() { "SSLRequest accepted" } else { "SSLRequest rejected" });
     let Some(context) = context else {
         link.output.borrow_mut().buf.push(b'N');
@@ -109,7 +109,11 @@ pub fn answer_handshake(link: &ConnectionLink, control: &SessionControl, shared:
     link.negotiation.begin();
     link.negotiation.finish();
     let early = link.take_unread_input();
-    let Some(context) = available(control, shared) else {
+    let available = available(control, shared).unwrap_or_else(|e| {
+        connection_log::failed(shared, control, &e);
+        None
+    });
+    let Some(context) = available else {
         trace(shared, control, "direct SSL connection rejected");
         return None;
     };
@@ -117,9 +121,16 @@ pub fn answer_handshake(link: &ConnectionLink, control: &SessionControl, shared:
 }
 
 /// What TLS would be done by. On Unix-domain sockets there is none: nobody is in between.
-fn available(control: &SessionControl, shared: &ServerShared) -> Option<Arc<TlsContext>> {
+fn available(control: &SessionControl, shared: &ServerShared) -> Result<Option<Arc<TlsContext>>> {
     let is_tcp = control.activity.lock().unwrap_or_else(|e| e.into_inner()).client_addr.is_some();
-    shared.tls.current().filter(|_| is_tcp)
+    match shared.tls.current() {
+        TlsOffer::Tls(context) if is_tcp => Ok(Some(context)),
+        TlsOffer::Broken if is_tcp => {
+            let text = "could not initialize SSL connection: SSL context not set up";
+            Err(Error::new(sqlstate::PROTOCOL_VIOLATION, text).with_severity(Severity::Fatal))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// For `trace_connection_negotiation`.
