@@ -36,8 +36,8 @@ pub const FIRST_VIEW_OID: Oid = 13100;
 /// What a row of the boot map has in place of a system relation's OID if it says the version of a database's catalogs.
 const VERSION_ROW: Oid = 0;
 /// Version 1: pg_depend has all that follows from definitions. Version 2: pg_proc has the procedures of `own_proc.tsv`.
-/// Version 3: those of plan_guard, and pg_stat_plans. Version 5: pg_hba_file_rules, pg_ident_file_mappings. Databases
-/// without a version are older.
+/// Version 3: those of plan_guard, and pg_stat_plans. Version 4: pg_stat_ssl. Version 5: pg_hba_file_rules,
+/// pg_ident_file_mappings. Databases without a version are older.
 pub const CATALOG_VERSION: u32 = 5;
 
 pub const TEMPLATE1: Oid = 1;

@@ -55,8 +55,12 @@ pub struct Cluster {
     pub notifications: crate::notify::Notifications,
     oids: Mutex<OidRange>,
     log: Arc<dyn LogSink>,
+    reload_hooks: Mutex<Vec<ReloadHook>>,
     pub start_unix_micros: i64,
 }
+
+/// Takes over new settings that may change while the server runs.
+pub type ReloadHook = Arc<dyn Fn(&ServerSettings) + Send + Sync>;
 
 /// Where the system tables of each database are.
 pub type BootMap = HashMap<Oid, Vec<(Oid, kilndb_base::RelationId)>>;
@@ -213,6 +217,7 @@ impl Cluster {
             notifications: Default::default(),
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
             log: options.log,
+            reload_hooks: Mutex::default(),
         });
         cluster.resume_statistics();
         let is_new = !map.contains_key(&bootstrap::POSTGRES);
@@ -291,14 +296,22 @@ impl Cluster {
     }
     /// Re-reads the files (pg_reload_conf); what needs a restart keeps its value.
     pub fn reload_settings(&self) -> Result<()> {
+        // One at a time: what was read last is what holds.
+        let hooks = locked(&self.reload_hooks);
         let fresh = ServerSettings::read(&self.data_dir, &[])?;
         let merged = self.command_line.reloaded(&fresh);
         self.engine.set_read_lock_limits(&read_lock_limits(&merged));
         self.engine.set_tuning(tuning(&merged));
         self.log.configure(&merged);
         self.authentication.reload(&*self.env, &merged, &*self.log);
-        *self.settings.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(merged);
+        let merged = Arc::new(merged);
+        *self.settings.write().unwrap_or_else(|e| e.into_inner()) = merged.clone();
+        hooks.iter().for_each(|hook| hook(&merged));
         Ok(())
+    }
+    /// From now on `hook` is told of the settings each time they have been read again. It must not read them again itself.
+    pub fn on_reload(&self, hook: ReloadHook) {
+        locked(&self.reload_hooks).push(hook);
     }
 
     /// A new OID, never given before in this cluster.

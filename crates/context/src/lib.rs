@@ -15,6 +15,7 @@ pub mod logged_changes;
 pub mod notify;
 pub mod session_context;
 pub mod settings;
+pub mod tls_facts;
 
 pub use cluster::{Cluster, ClusterOptions};
 pub use session_context::SessionContext;

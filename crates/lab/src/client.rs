@@ -1,6 +1,6 @@
 //! A small blocking client of PostgreSQL's protocol: simple queries, prepared statements, text format, passwords.
 
-use crate::proof::{self, Scram};
+use crate::proof::{self, Binding, Scram};
 use std::fmt;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::TcpStream;
@@ -120,11 +120,17 @@ pub struct Client {
     credentials: Credentials,
 }
 
-#[derive(Default)]
 struct Credentials {
     user: String,
-    password: Option<String>,
+    proof: Proof,
     scram: Option<Scram>,
+}
+
+/// What a client has to show.
+#[derive(Clone, Default)]
+pub struct Proof {
+    pub password: Option<String>,
+    pub binding: Binding,
 }
 
 /// What NOTIFY sent.
@@ -151,19 +157,37 @@ impl Client {
             stream.set_read_timeout(Some(Duration::from_secs(120)))?;
             Box::new(stream)
         };
+        let proof = Proof { password: password.map(str::to_string), ..Proof::default() };
+        Client::over_with(stream, &address.user, database, proof)
+    }
+
+    /// Connects over a stream that somebody has opened, and perhaps encrypted.
+    pub fn over(stream: impl Read + Write + Send + 'static, user: &str, database: &str) -> Result<Client, ClientError> {
+        Client::over_with(stream, user, database, Proof::default())
+    }
+
+    /// As [`Client::over`], with what there is to show if the server asks.
+    pub fn over_with(
+        stream: impl Read + Write + Send + 'static,
+        user: &str,
+        database: &str,
+        proof: Proof,
+    ) -> Result<Client, ClientError> {
+        let stream: Box<dyn Stream> = Box::new(stream);
         let mut client = Client {
             stream: BufReader::new(stream),
             status: b'I',
             notices: Vec::new(),
             notifications: Vec::new(),
-            credentials: Credentials {
-                user: address.user.clone(),
-                password: password.map(str::to_string),
-                scram: None,
-            },
+            credentials: Credentials { user: user.into(), proof, scram: None },
         };
-        client.start(&address.user, database)?;
+        client.start(user, database)?;
         Ok(client)
+    }
+
+    /// Sends messages as they are, without waiting for answers.
+    pub fn send_raw(&mut self, messages: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(messages)
     }
 
     fn start(&mut self, user: &str, database: &str) -> Result<(), ClientError> {
@@ -308,7 +332,8 @@ impl Client {
         if request == 0 {
             return Ok(());
         }
-        let Credentials { user, password: Some(password), scram } = &mut self.credentials else {
+        let Credentials { user, proof: Proof { password: Some(password), binding }, scram } = &mut self.credentials
+        else {
             return Err(ClientError::Io(io::Error::other("the server asks for a password")));
         };
         let text = String::from_utf8_lossy(data).into_owned();
@@ -316,10 +341,10 @@ impl Client {
             3 => password.clone().into_bytes(),
             5 => proof::md5_answer(user, password, data).into_bytes(),
             10 => {
-                let begun = scram.insert(Scram::new(password, &nonce()));
+                let begun = scram.insert(Scram::new(password, &nonce(), binding.clone()));
                 let first = begun.first();
                 let length = (first.len() as u32).to_be_bytes();
-                [b"SCRAM-SHA-256\0", &length[..], first.as_bytes()].concat()
+                [binding.mechanism().as_bytes(), b"\0", &length[..], first.as_bytes()].concat()
             }
             11 => match scram {
                 Some(begun) => begun.last(&text)?.into_bytes(),
@@ -387,7 +412,7 @@ impl<W: Write> Write for CopyData<W> {
 }
 
 /// Appends a message of the extended protocol.
-pub(crate) fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
+pub fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
     messages.push(kind);
     messages.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
     messages.extend_from_slice(body);

@@ -53,9 +53,16 @@ pub struct PeerCertificate {
 
 /// What the connection says of its client.
 fn peer_of(runtime: &CoroutineRuntime) -> PeerFacts {
+    let tls = runtime.control.tls().map(|facts| PeerTls {
+        channel_binding: facts.server_certificate_hash.as_deref().map(<[u8]>::to_vec),
+        certificate: facts.client.as_ref().map(|client| PeerCertificate {
+            common_name: client.common_name.clone(),
+            distinguished_name: client.distinguished_name.clone(),
+        }),
+    });
     let activity = runtime.control.activity.lock().unwrap_or_else(|e| e.into_inner());
     let address = activity.client_addr.as_deref().and_then(|text| text.parse::<IpAddr>().ok());
-    PeerFacts { address: address.map(|ip| ip.to_canonical()), user_id: runtime.link.peer_user_id.get(), tls: None }
+    PeerFacts { address: address.map(|ip| ip.to_canonical()), user_id: runtime.link.peer_user_id.get(), tls }
 }
 
 /// The client's address; None through the Unix socket.

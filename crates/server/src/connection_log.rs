@@ -105,7 +105,10 @@ pub fn authorized(shared: &ServerShared, control: &SessionControl, session: &Ses
     if has_aspect(list, "authorization") {
         let name = session.application_name();
         let name = if name.is_empty() { String::new() } else { format!(" application_name={name}") };
-        session.log_message(format!("connection authorized: user={user} database={database}{name}"));
+        let tls = activity.tls.as_ref().map_or(String::new(), |tls| {
+            format!(" SSL enabled (protocol={}, cipher={}, bits={})", tls.version, tls.cipher, tls.cipher_bits)
+        });
+        session.log_message(format!("connection authorized: user={user} database={database}{name}{tls}"));
     }
     if has_aspect(list, "setup_durations") {
         let micros = shared.env.unix_micros() - POSTGRES_EPOCH_MICROS - activity.backend_start;

@@ -38,6 +38,7 @@ mod short_load;
 mod signals;
 mod statement_stack;
 mod supervisor;
+mod tls;
 mod worker;
 
 use std::process::ExitCode;
@@ -90,6 +91,9 @@ fn main() -> ExitCode {
 
 fn failed(e: &kilndb_base::Error) -> ExitCode {
     eprintln!("kilndb: {}", e.message());
+    if let Some(detail) = &e.0.detail {
+        eprintln!("DETAIL:  {detail}");
+    }
     if let Some(hint) = &e.0.hint {
         eprintln!("HINT:  {hint}");
     }

@@ -10,6 +10,7 @@ use crate::authentication::{self, Answer, Login, Refusal};
 use crate::connection_log::{self, SetupTimes};
 use crate::runtime::CoroutineRuntime;
 use crate::shared::ServerShared;
+use crate::tls::negotiation;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::memory::{self, MemoryAccount};
 use kilndb_base::park::Park;
@@ -273,10 +274,8 @@ fn startup(
     shared: &Arc<ServerShared>,
 ) -> std::result::Result<Option<(Box<Proving>, Answer)>, Refusal> {
     let (minor, parameters) = match frontend::decode_startup(packet)? {
-        Startup::Ssl | Startup::GssEncryption => {
-            runtime.link.output.borrow_mut().buf.push(b'N');
-            return Ok(None);
-        }
+        Startup::Ssl => return Ok(negotiation::answer_ssl_request(runtime, shared).map(|()| None)?),
+        Startup::GssEncryption => return Ok(negotiation::answer_gss_request(runtime, shared).map(|()| None)?),
         Startup::Cancel { process_id, secret } => {
             shared.cancel(process_id, secret);
             return Err(client_gone().into());
@@ -318,7 +317,7 @@ fn let_in(proving: Proving, runtime: &CoroutineRuntime, shared: &Arc<ServerShare
         output.parameter_status(&name, &value);
     }
     let secret_bytes = if login.minor >= 2 { 32 } else { 4 };
-    output.backend_key_data(runtime.control.process_id, &runtime.control.secret[..secret_bytes]);
+    output.backend_key_data(runtime.control.process_id, runtime.control.tell_secret(secret_bytes));
     output.ready_for_query(session.status());
     runtime.link.is_urgent.set(true);
     Ok(Box::new(session))

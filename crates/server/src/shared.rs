@@ -4,6 +4,7 @@ use crate::apart::SideThreads;
 use crate::guesses::Guesses;
 use crate::machine::UserNames;
 use crate::runtime::{ConnectionWake, IdleSessionWake};
+use crate::tls::TlsSwitch;
 use kilndb_base::env::Env;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
@@ -22,6 +23,7 @@ pub struct ServerShared {
     pub apart: SideThreads,
     pub guesses: Guesses,
     pub user_names: UserNames,
+    pub tls: Arc<TlsSwitch>,
     stop: AtomicBool,
     next_process_id: AtomicI32,
     /// Sessions that have proved who they are.
@@ -33,13 +35,14 @@ pub struct ServerShared {
 }
 
 impl ServerShared {
-    pub fn new(instance: Arc<Instance>, env: Arc<dyn Env>) -> ServerShared {
+    pub fn new(instance: Arc<Instance>, env: Arc<dyn Env>, tls: Arc<TlsSwitch>) -> ServerShared {
         ServerShared {
             instance,
             apart: SideThreads::new(env.clone()),
             env,
             guesses: Guesses::default(),
             user_names: UserNames::default(),
+            tls,
             stop: AtomicBool::new(false),
             next_process_id: AtomicI32::new(1000),
             admitted: Mutex::new(0),
@@ -114,11 +117,10 @@ impl ServerShared {
         *self.admitted.lock().unwrap_or_else(|e| e.into_inner()) -= 1;
     }
 
-    /// A CancelRequest: the secret's first bytes must be what the session was told (4 bytes for protocol 3.0).
+    /// A CancelRequest: the secret must be what the session's client was told (4 bytes by protocol 3.0).
     pub fn cancel(&self, process_id: i32, secret: &[u8]) {
         if let Some(control) = self.instance.cluster.sessions().get(process_id)
-            && (secret.len() == 4 || secret.len() == control.secret.len())
-            && control.secret.starts_with(secret)
+            && control.has_told_secret(secret)
         {
             control.request_cancel();
         }

@@ -579,3 +579,9 @@ FROM pg_hba_file_rules() a;
 CREATE VIEW pg_catalog.pg_ident_file_mappings AS
 SELECT a.map_number, a.file_name, a.line_number, a.map_name, a.sys_name, a.pg_username, a.error
 FROM pg_ident_file_mappings() a;
+
+CREATE VIEW pg_catalog.pg_stat_ssl AS
+SELECT a.pid, a.ssl, a.sslversion AS version, a.sslcipher AS cipher, a.sslbits AS bits, a.ssl_client_dn AS client_dn,
+       a.ssl_client_serial AS client_serial, a.ssl_issuer_dn AS issuer_dn
+FROM pg_stat_get_activity(NULL) a
+WHERE a.client_port IS NOT NULL;

@@ -96,8 +96,8 @@ fn load() -> HashMap<String, Definition> {
             .unwrap_or("")
             .trim_matches(['{', '}'])
             .split(',')
-            .map(|v| v.trim_matches('"'))
-            .filter(|v| !v.is_empty());
+            .filter(|v| !v.is_empty())
+            .map(|v| v.trim_matches('"'));
         let definition = Definition {
             name,
             unit: r[unit],
@@ -167,8 +167,7 @@ pub fn check_value(d: &Definition, value: &str) -> Result<String> {
 }
 
 fn check_enum(d: &Definition, value: &str) -> Result<String> {
-    let lower = value.to_ascii_lowercase();
-    if let Some(found) = d.enum_values.iter().find(|v| **v == lower) {
+    if let Some(found) = d.enum_values.iter().find(|v| v.eq_ignore_ascii_case(value)) {
         return Ok(found.to_string());
     }
     // Enums with on and off take every spelling of a boolean.

@@ -307,6 +307,10 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     setting("shared_buffers").default("16384"),
     setting("wal_buffers").default("2048"),
     setting("data_checksums").default("on"),
+    // TLS: the defaults of a PostgreSQL that was built with it.
+    setting("ssl_ciphers").default("HIGH:MEDIUM:+3DES:!aNULL"),
+    setting("ssl_groups").default("X25519:prime256v1"),
+    setting("ssl_library").default("rustls"),
     // The queue is in memory.
     setting("max_notify_queue_pages").default("16384"),
     setting("max_connections").default("100"),

@@ -1,5 +1,9 @@
 //! One client: its socket, its buffers, and the coroutine that runs its current step.
 
+mod encrypted;
+
+pub use encrypted::{HandshakeTurn, ReplyBytes};
+
 use crate::connection_log;
 use crate::crash;
 use crate::protocol::{self, ProtocolState};
@@ -7,6 +11,8 @@ use crate::runtime::{ConnectionWake, CoroutineRuntime, SuspendReason, TIME_SLICE
 use crate::sender::SendOutcome;
 use crate::shared::ServerShared;
 use crate::statement_stack::StatementStack;
+use crate::tls::TlsSession;
+use crate::tls::negotiation::Negotiation;
 use corosensei::{Coroutine, CoroutineResult};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::memory;
@@ -149,6 +155,8 @@ pub struct ConnectionLink {
     pub is_urgent: Cell<bool>,
     /// How long the statement may run when its turn comes.
     pub slice_nanos: Cell<u64>,
+    /// What was said of encryption before the startup packet.
+    pub negotiation: Negotiation,
 }
 
 impl ConnectionLink {
@@ -176,6 +184,9 @@ impl ConnectionLink {
     }
     fn unread_input(&self) -> usize {
         self.input.borrow().len() - self.consumed.get()
+    }
+    pub fn take_unread_input(&self) -> Vec<u8> {
+        self.input.take().split_off(self.consumed.replace(0))
     }
     /// Takes in what the socket has had.
     fn receive(&self, bytes: &[u8]) {
@@ -255,6 +266,9 @@ pub struct Connection {
     pub is_unfinished: bool,
     end_is_near: bool,
     control: Arc<SessionControl>,
+    /// None: the connection is not encrypted, or not yet.
+    tls: Option<Box<TlsSession>>,
+    pub handshake: HandshakeTurn,
     /// When the timer that was set last for the idle session goes off.
     timer_nanos: u64,
 }
@@ -285,6 +299,7 @@ impl Connection {
                 in_block: Cell::new(false),
                 is_urgent: Cell::new(false),
                 slice_nanos: Cell::new(TIME_SLICE_NANOS),
+                negotiation: Negotiation::default(),
             }),
             wake,
             shared,
@@ -302,6 +317,8 @@ impl Connection {
             is_unfinished: false,
             end_is_near: false,
             control,
+            tls: None,
+            handshake: HandshakeTurn::NotDue,
             timer_nanos: 0,
         }
     }
@@ -310,7 +327,7 @@ impl Connection {
         &mut self.socket
     }
     pub fn has_output(&self) -> bool {
-        self.link.pending_output() > 0
+        self.link.pending_output() > 0 || self.tls.as_ref().is_some_and(|tls| tls.has_pending())
     }
     pub fn has_message(&self) -> bool {
         self.link.has_message()
@@ -392,6 +409,9 @@ impl Connection {
         if self.state == ConnectionState::Closed {
             return;
         }
+        if self.tls.is_some() {
+            return self.read_encrypted(scratch);
+        }
         loop {
             let is_behind = self.link.unread_input() >= INPUT_AHEAD_BYTES && self.link.has_message();
             if is_behind || left_bytes == 0 {
@@ -405,6 +425,9 @@ impl Connection {
                 }
                 Ok(n) => {
                     self.link.receive(&scratch[..n]);
+                    if !self.link.started.get() && self.begins_with_handshake() {
+                        return self.read_encrypted(scratch);
+                    }
                     left_bytes = left_bytes.saturating_sub(n);
                     // A short read has drained the socket: the next edge tells of more.
                     if n < scratch.len() && !self.end_is_near {
@@ -428,7 +451,9 @@ impl Connection {
         }
     }
     fn may_read_on(&self) -> bool {
-        self.left_unread && (self.link.unread_input() < INPUT_AHEAD_BYTES || !self.link.has_message())
+        self.left_unread
+            && self.handshake == HandshakeTurn::NotDue
+            && (self.link.unread_input() < INPUT_AHEAD_BYTES || !self.link.has_message())
     }
     /// Writes on where others were to have their turn.
     pub fn write_on(&mut self) {
@@ -441,16 +466,23 @@ impl Connection {
         self.left_unwritten || self.may_read_on()
     }
 
-    /// The bytes to send next, and where to.
-    pub fn reply(&self) -> (BorrowedFd<'_>, Ref<'_, [u8]>) {
+    /// The bytes to send next, and where to; of an encrypted connection those that [`Connection::prepare_reply`] has made.
+    pub fn reply(&self) -> (BorrowedFd<'_>, ReplyBytes<'_>) {
+        if let Some(tls) = &self.tls {
+            return (self.socket.as_fd(), ReplyBytes::Encrypted(tls.pending()));
+        }
         let written = self.link.written.get();
-        (self.socket.as_fd(), Ref::map(self.link.output.borrow(), |o| o.buf.get(written..).unwrap_or(&[])))
+        let bytes = Ref::map(self.link.output.borrow(), |o| o.buf.get(written..).unwrap_or(&[]));
+        (self.socket.as_fd(), ReplyBytes::Plain(bytes))
     }
     /// What came of sending [`Connection::reply`].
     pub fn sent(&mut self, outcome: SendOutcome) {
         match outcome {
             Some(Ok(n)) => {
-                self.link.written.set(self.link.written.get() + n);
+                match &mut self.tls {
+                    None => self.link.written.set(self.link.written.get() + n),
+                    Some(tls) => tls.note_sent(n),
+                }
                 // The rest, or none.
                 self.write_output();
             }
@@ -460,9 +492,12 @@ impl Connection {
         }
     }
     pub fn write_output(&mut self) {
+        if self.tls.is_some() {
+            return self.write_encrypted();
+        }
         self.is_blocked = false;
         // A session that is writing a row says itself that there is something to send.
-        let Ok(mut output) = self.link.output.try_borrow_mut() else { return };
+        let Ok(output) = self.link.output.try_borrow_mut() else { return };
         let mut written = self.link.written.get();
         let until = written + MOVED_AT_ONCE_BYTES;
         self.left_unwritten = false;
@@ -485,7 +520,18 @@ impl Connection {
                 }
             }
         }
-        if written == output.buf.len() {
+        drop(output);
+        let written = self.note_written(written);
+        if self.link.admitted.get() {
+            crash::note(self.socket.as_fd().as_raw_fd(), written == 0);
+        }
+    }
+
+    /// The first `written` bytes of the output, or all of them, are done with. Answers how many are still in the buffer.
+    fn note_written(&mut self, written: usize) -> usize {
+        let Ok(mut output) = self.link.output.try_borrow_mut() else { return written };
+        let mut written = written;
+        if written >= output.buf.len() {
             self.link.is_urgent.set(false);
             written = 0;
             output.buf.clear();
@@ -494,9 +540,7 @@ impl Connection {
             }
         }
         self.link.written.set(written);
-        if self.link.admitted.get() {
-            crash::note(self.socket.as_fd().as_raw_fd(), written == 0);
-        }
+        written
     }
 
     /// Has the poll tell of room for output while, and only while, there is none. A client that takes a reply out of a
@@ -551,6 +595,13 @@ impl Connection {
                     stacks.push(stack);
                 }
                 self.state = if step.finished() { ConnectionState::Closed } else { ConnectionState::Idle };
+                if self.state == ConnectionState::Closed {
+                    self.close_tls();
+                } else if !self.link.started.get()
+                    && let Some(order) = self.link.negotiation.take_order()
+                {
+                    self.begin_tls(order);
+                }
                 self.step = Some(step);
                 self.trim_input();
                 None
