@@ -33,6 +33,7 @@ test-postgres:
 	cargo build --locked -p kilndb-server
 	cargo test --locked -p kilndb-lab --test dump
 	cargo test --locked -p kilndb-lab --test sql --test isolation --test protocol -- --postgres
+	KILNDB_AUTHENTICATION_POSTGRES=1 cargo test --locked -p kilndb-lab --test authentication postgresql
 
 # Joins, orders and groups made at random, against PostgreSQL and with enable_* settings off: SEEDS= times a hundred statements, from SEED on.
 differential:

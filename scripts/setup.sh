@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing and nothing else. Arguments: the groups wanted.
 #   build        C compiler and libclang (the SQL grammar is PostgreSQL's own C code)
-#   test         Python, and PostgreSQL 18's psql, pgbench and pg_dump
+#   test         Python with psycopg 3, and PostgreSQL 18's psql, pgbench and pg_dump
 #   postgres     a PostgreSQL 18 server to compare with
 #   conformance  psycopg 3, for PostgreSQL's isolation specs
 # PGBIN names a folder of PostgreSQL's programs to be used instead of fetched ones; they must be of version 18 or later.
@@ -84,6 +84,8 @@ for group in "$@"; do
         # Clusters of earlier builds are kept packed (tests/clusters).
         command -v xz >/dev/null 2>&1 || need xz-utils
         { given psql && given pgbench && given pg_dump; } || fetch_later clients
+        # For its libpq, which speaks TLS.
+        fetch_later psycopg
         ;;
     postgres)
         need_python

@@ -1,6 +1,6 @@
 //! Cuts messages as the server does and decodes each: any bytes give messages or errors.
 
-use kilndb_wire::frontend;
+use kilndb_wire::{Frontend, frontend};
 
 pub fn run(data: &[u8]) {
     if let Ok(Some(length)) = frontend::startup_length(data) {
@@ -10,7 +10,10 @@ pub fn run(data: &[u8]) {
     let mut rest = data;
     while let Ok(Some((_, length))) = frontend::message_length(rest) {
         let (message, after) = rest.split_at(length);
-        let _ = frontend::decode(message);
+        if let Ok(Frontend::Password(body)) = frontend::decode(message) {
+            let _ = frontend::decode_password(body);
+            let _ = frontend::decode_sasl_initial(body);
+        }
         rest = after;
     }
 }

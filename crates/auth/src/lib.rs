@@ -10,6 +10,10 @@
 //! Must not know: pages, catalogs, sessions, sockets.
 
 mod base64;
+pub mod hba;
+pub mod ident;
+pub mod lines;
+pub mod names;
 pub mod password;
 mod saslprep;
 pub mod scram;

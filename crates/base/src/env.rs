@@ -35,6 +35,9 @@ pub enum OpenMode {
     Create,
     /// Makes the file, or empties it.
     Truncate,
+    /// The same for a file that others may read, as far as the process's mask lets them: what somebody has asked to be
+    /// written for him.
+    TruncateForOthers,
 }
 
 /// With whom a folder is shared.
@@ -159,12 +162,13 @@ impl Env for OsEnv {
     }
     fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         use std::os::unix::fs::OpenOptionsExt;
-        let makes = matches!(how, OpenMode::Create | OpenMode::Truncate);
+        let makes = matches!(how, OpenMode::Create | OpenMode::Truncate | OpenMode::TruncateForOthers);
         let file = std::fs::OpenOptions::new()
             .read(true)
             .write(how != OpenMode::ReadOnly)
             .create(makes)
-            .truncate(how == OpenMode::Truncate)
+            .truncate(matches!(how, OpenMode::Truncate | OpenMode::TruncateForOthers))
+            .mode(if how == OpenMode::TruncateForOthers { 0o644 } else { 0o600 })
             .custom_flags(if how == OpenMode::ReadOnly { libc::O_NONBLOCK } else { 0 })
             .open(path)?;
         Ok(Arc::new(OsFile(file)))
@@ -185,7 +189,8 @@ impl Env for OsEnv {
         }
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(path)
+        use std::os::unix::fs::DirBuilderExt;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::rename(from, to)

@@ -62,7 +62,8 @@ impl Env for OverlayEnv {
 
     fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut names = self.names();
-        let makes = matches!(how, OpenMode::Create | OpenMode::Truncate);
+        let empties = matches!(how, OpenMode::Truncate | OpenMode::TruncateForOthers);
+        let makes = how == OpenMode::Create || empties;
         let file = match names.get(path) {
             Some(Some(file)) => file.clone(),
             Some(None) if makes => Arc::new(OverlayFile::empty()),
@@ -73,7 +74,7 @@ impl Env for OverlayEnv {
                 Err(e) => return Err(e),
             },
         };
-        if how == OpenMode::Truncate {
+        if empties {
             file.set_len(0)?;
         }
         names.insert(path.to_path_buf(), Some(file.clone()));

@@ -36,9 +36,10 @@ pub const FIRST_VIEW_OID: Oid = 13100;
 /// What a row of the boot map has in place of a system relation's OID if it says the version of a database's catalogs.
 const VERSION_ROW: Oid = 0;
 /// Version 1: pg_depend has all that follows from definitions. Version 2: pg_proc has the procedures of `own_proc.tsv`.
-/// Version 3: those of plan_guard, and pg_stat_plans. Version 4: the predefined roles, grants on the system's objects, and
-/// pg_shdepend. Databases without a version are older.
-pub const CATALOG_VERSION: u32 = 4;
+/// Version 3: those of plan_guard, and pg_stat_plans. Version 4: pg_stat_ssl. Version 5: pg_hba_file_rules,
+/// pg_ident_file_mappings. Version 6: the predefined roles, grants on the system's objects, pg_shdepend. Databases without
+/// a version are older.
+pub const CATALOG_VERSION: u32 = 6;
 
 pub const TEMPLATE1: Oid = 1;
 pub(crate) const TEMPLATE0: Oid = 4;
@@ -102,6 +103,40 @@ pub fn create_initial_databases(
         copy_database(engine, &mut txn, template, oid, park)?;
         txn.commit(kilndb_storage::CommitMode::Sync, park)?;
     }
+    Ok(())
+}
+
+/// The superuser that the cluster is made with gets another name, and a password.
+pub fn set_first_superuser(
+    engine: &Arc<Engine>,
+    template: &CatalogStore,
+    name: &str,
+    verifier: Option<&str>,
+    park: &dyn Park,
+) -> Result<()> {
+    let mut txn = engine.begin(Isolation::ReadCommitted, 0);
+    let snapshot = txn.take_snapshot();
+    let key = [Datum::Oid(BOOTSTRAP_SUPERUSER)];
+    let found = template.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &key, &snapshot)?.pop();
+    let old = found.ok_or_else(|| Error::internal("the role that owns the cluster is missing"))?;
+    let mut new = old.clone();
+    new.set("rolname", Datum::text(name));
+    if let Some(verifier) = verifier {
+        new.set("rolpassword", Datum::text(verifier));
+    }
+    let mut writer = CatalogWriter {
+        store: template,
+        database: TEMPLATE1,
+        txn: &mut txn,
+        park,
+        temporary: None,
+        wrote_shared: false,
+        changes: Default::default(),
+        definitions: Default::default(),
+        grants_defaults: false,
+    };
+    writer.update(&old, new.values())?;
+    txn.commit(kilndb_storage::CommitMode::Sync, park)?;
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! What a session needs of the world above: someone to talk to, and someone who lets it wait.
 
 use crate::lock_waits::WaitLines;
+use crate::tls_facts::TlsFacts;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, WakeHandle};
-use kilndb_base::sync::Mutex;
-use kilndb_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use kilndb_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Oid, Result, Severity, memory, sqlstate};
 
 /// A result column as RowDescription tells it.
@@ -74,7 +75,10 @@ pub enum WaitKind {
 /// A session as others see and disturb it.
 pub struct SessionControl {
     pub process_id: i32,
-    pub secret: Vec<u8>,
+    /// Whoever knows it may cancel the session's statements.
+    secret: Vec<u8>,
+    /// How much of it the client was told: nothing yet, 4 bytes by protocol 3.0, all by 3.2.
+    told_secret_bytes: AtomicUsize,
     pub cancel_requested: AtomicBool,
     pub terminate_requested: AtomicBool,
     /// Monotonic nanoseconds at which the statement times out; 0 is never.
@@ -203,6 +207,8 @@ impl BackendKind {
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     pub kind: BackendKind,
+    /// The method by which the client has proved who he is, and who that is. None: he has not been asked.
+    pub system_user: Option<String>,
     pub database_oid: Oid,
     pub database: String,
     pub user_oid: Oid,
@@ -222,6 +228,8 @@ pub struct Activity {
     pub client_port: Option<i32>,
     /// The server's end of the connection; None for a Unix-domain socket.
     pub server_addr: Option<String>,
+    /// None: it is not encrypted.
+    pub tls: Option<Arc<TlsFacts>>,
 }
 
 /// Has this moment (0: none) come? The clock is looked at only if there is one.
@@ -241,6 +249,7 @@ impl SessionControl {
         SessionControl {
             process_id,
             secret,
+            told_secret_bytes: AtomicUsize::new(0),
             cancel_requested: AtomicBool::new(false),
             terminate_requested: AtomicBool::new(false),
             statement_deadline_nanos: AtomicU64::new(0),
@@ -308,6 +317,22 @@ impl SessionControl {
     pub fn idle_until_nanos(&self) -> Option<u64> {
         let deadlines = [&self.transaction_deadline_nanos, &self.idle_deadline_nanos];
         deadlines.iter().map(|d| d.load(Ordering::Relaxed)).filter(|d| *d != 0).min()
+    }
+    /// What the client is told for cancel requests: the first so many bytes of the session's secret.
+    pub fn tell_secret(&self, bytes: usize) -> &[u8] {
+        let told = &self.secret[..bytes.min(self.secret.len())];
+        self.told_secret_bytes.store(told.len(), Ordering::Release);
+        told
+    }
+    /// Whether this is exactly what the client was told. How long that takes depends on the lengths alone.
+    pub fn has_told_secret(&self, secret: &[u8]) -> bool {
+        let told = self.secret.get(..self.told_secret_bytes.load(Ordering::Acquire)).unwrap_or(&[]);
+        let differences = told.iter().zip(secret).fold(0, |found, (a, b)| found | (a ^ b));
+        !told.is_empty() && told.len() == secret.len() && differences == 0
+    }
+    /// None: the session is not encrypted.
+    pub fn tls(&self) -> Option<Arc<TlsFacts>> {
+        self.activity.lock().unwrap_or_else(|e| e.into_inner()).tls.clone()
     }
     pub fn request_cancel(&self) {
         self.cancel_requested.store(true, Ordering::Release);

@@ -2,7 +2,8 @@
 //!
 //! Must not know: sessions' insides, plans, routines. What sessions share of these is [`crate::instance::Instance`]'s.
 
-use crate::client::SessionControl;
+use crate::authentication::Authentication;
+use crate::client::{Activity, SessionControl};
 use crate::log::LogSink;
 use crate::settings::ServerSettings;
 use kilndb_base::env::{Env, OpenMode};
@@ -53,12 +54,17 @@ pub struct Cluster {
     template: CatalogStore,
     sessions: SessionRegistry,
     pub role_directory: RoleDirectory,
+    pub authentication: Authentication,
     pub exports: crate::exports::Exports,
     pub notifications: crate::notify::Notifications,
     oids: Mutex<OidRange>,
     log: Arc<dyn LogSink>,
+    reload_hooks: Mutex<Vec<ReloadHook>>,
     pub start_unix_micros: i64,
 }
+
+/// Takes over new settings that may change while the server runs.
+pub type ReloadHook = Arc<dyn Fn(&ServerSettings) + Send + Sync>;
 
 /// Where the system tables of each database are.
 pub type BootMap = HashMap<Oid, Vec<(Oid, kilndb_base::RelationId)>>;
@@ -211,10 +217,12 @@ impl Cluster {
             template,
             sessions: SessionRegistry::default(),
             role_directory: RoleDirectory::default(),
+            authentication: Authentication::default(),
             exports: Default::default(),
             notifications: Default::default(),
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
             log: options.log,
+            reload_hooks: Mutex::default(),
         });
         cluster.resume_statistics();
         let is_new = !map.contains_key(&bootstrap::POSTGRES);
@@ -293,13 +301,22 @@ impl Cluster {
     }
     /// Re-reads the files (pg_reload_conf); what needs a restart keeps its value.
     pub fn reload_settings(&self) -> Result<()> {
+        // One at a time: what was read last is what holds.
+        let hooks = locked(&self.reload_hooks);
         let fresh = ServerSettings::read(&self.data_dir, &[])?;
         let merged = self.command_line.reloaded(&fresh);
         self.engine.set_read_lock_limits(&read_lock_limits(&merged));
         self.engine.set_tuning(tuning(&merged));
         self.log.configure(&merged);
-        *self.settings.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(merged);
+        self.authentication.reload(&*self.env, &merged, &*self.log);
+        let merged = Arc::new(merged);
+        *self.settings.write().unwrap_or_else(|e| e.into_inner()) = merged.clone();
+        hooks.iter().for_each(|hook| hook(&merged));
         Ok(())
+    }
+    /// From now on `hook` is told of the settings each time they have been read again. It must not read them again itself.
+    pub fn on_reload(&self, hook: ReloadHook) {
+        locked(&self.reload_hooks).push(hook);
     }
 
     /// A new OID, never given before in this cluster.
@@ -366,6 +383,18 @@ impl Cluster {
         let snapshot = txn.take_snapshot();
         let row = self.template.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)], &snapshot)?.pop();
         Ok(row.and_then(|r| r.text("rolname").map(str::to_string)))
+    }
+
+    /// Whether `role` is a member of `of`, directly or not. Unknown roles are members of nothing.
+    pub fn is_member(&self, role: &str, of: &str) -> Result<bool> {
+        let (_, roles) = self.roles()?;
+        let (Some(role), Some(of)) = (roles.named(role), roles.named(of)) else { return Ok(false) };
+        Ok(roles.seen_from(0).is_member_by_row(role.oid, of.oid))
+    }
+
+    /// What the superuser that the cluster began with is called, and what his password is kept as.
+    pub fn set_first_superuser(&self, name: &str, verifier: Option<&str>, park: &ThreadPark) -> Result<()> {
+        bootstrap::set_first_superuser(&self.engine, &self.template, name, verifier, park)
     }
 
     /// Settings of ALTER ROLE and ALTER DATABASE for a session, by PostgreSQL's words for their sources; what stands
@@ -437,6 +466,10 @@ impl SessionRegistry {
     }
     pub fn get(&self, process_id: i32) -> Option<Arc<SessionControl>> {
         locked(&self.sessions).get(&process_id).cloned()
+    }
+    /// How many sessions `is_counted` says yes of.
+    pub fn count(&self, is_counted: impl Fn(&Activity) -> bool) -> usize {
+        self.all().iter().filter(|c| is_counted(&locked(&c.activity))).count()
     }
     /// Ordered by process id.
     pub fn all(&self) -> Vec<Arc<SessionControl>> {

@@ -4,6 +4,7 @@
 //! Must not know: definitions, prepared statements, portals, routines' languages, messages, sockets (it waits through
 //! `kilndb_base::park::Park`).
 
+pub mod authentication;
 pub mod client;
 pub mod cluster;
 pub mod exports;
@@ -14,6 +15,7 @@ pub mod logged_changes;
 pub mod notify;
 pub mod session_context;
 pub mod settings;
+pub mod tls_facts;
 
 pub use cluster::{Cluster, ClusterOptions};
 pub use session_context::SessionContext;

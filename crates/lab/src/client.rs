@@ -1,11 +1,12 @@
-//! A small blocking client of PostgreSQL's protocol: simple queries, prepared statements, text format, no
-//! authentication.
+//! A small blocking client of PostgreSQL's protocol: simple queries, prepared statements, text format, passwords.
 
+use crate::proof::{self, Binding, Scram};
 use std::fmt;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where a server listens.
 #[derive(Clone, Debug)]
@@ -115,6 +116,21 @@ pub struct Client {
     pub notices: Vec<ServerError>,
     /// Notifications since somebody took them.
     pub notifications: Vec<Notification>,
+    /// Who logs in, and what the server is answered if it asks.
+    credentials: Credentials,
+}
+
+struct Credentials {
+    user: String,
+    proof: Proof,
+    scram: Option<Scram>,
+}
+
+/// What a client has to show.
+#[derive(Clone, Default)]
+pub struct Proof {
+    pub password: Option<String>,
+    pub binding: Binding,
 }
 
 /// What NOTIFY sent.
@@ -128,6 +144,11 @@ pub struct Notification {
 
 impl Client {
     pub fn connect(address: &Address, database: &str) -> Result<Client, ClientError> {
+        Client::log_in(address, database, None)
+    }
+
+    /// As [`Client::connect`], with a password if the server asks for one.
+    pub fn log_in(address: &Address, database: &str, password: Option<&str>) -> Result<Client, ClientError> {
         let stream: Box<dyn Stream> = if address.host.starts_with('/') {
             Box::new(UnixStream::connect(format!("{}/.s.PGSQL.{}", address.host, address.port))?)
         } else {
@@ -136,10 +157,37 @@ impl Client {
             stream.set_read_timeout(Some(Duration::from_secs(120)))?;
             Box::new(stream)
         };
-        let mut client =
-            Client { stream: BufReader::new(stream), status: b'I', notices: Vec::new(), notifications: Vec::new() };
-        client.start(&address.user, database)?;
+        let proof = Proof { password: password.map(str::to_string), ..Proof::default() };
+        Client::over_with(stream, &address.user, database, proof)
+    }
+
+    /// Connects over a stream that somebody has opened, and perhaps encrypted.
+    pub fn over(stream: impl Read + Write + Send + 'static, user: &str, database: &str) -> Result<Client, ClientError> {
+        Client::over_with(stream, user, database, Proof::default())
+    }
+
+    /// As [`Client::over`], with what there is to show if the server asks.
+    pub fn over_with(
+        stream: impl Read + Write + Send + 'static,
+        user: &str,
+        database: &str,
+        proof: Proof,
+    ) -> Result<Client, ClientError> {
+        let stream: Box<dyn Stream> = Box::new(stream);
+        let mut client = Client {
+            stream: BufReader::new(stream),
+            status: b'I',
+            notices: Vec::new(),
+            notifications: Vec::new(),
+            credentials: Credentials { user: user.into(), proof, scram: None },
+        };
+        client.start(user, database)?;
         Ok(client)
+    }
+
+    /// Sends messages as they are, without waiting for answers.
+    pub fn send_raw(&mut self, messages: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(messages)
     }
 
     fn start(&mut self, user: &str, database: &str) -> Result<(), ClientError> {
@@ -270,12 +318,49 @@ impl Client {
                         None => Ok(answers),
                     };
                 }
-                b'R' if reader.int32()? != 0 => {
-                    return Err(ClientError::Io(io::Error::other("the server asks for a password")));
+                b'R' => {
+                    let request = reader.int32()?;
+                    self.prove(request, reader.0)?;
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Answers what the server wants to know of the client.
+    fn prove(&mut self, request: i32, data: &[u8]) -> Result<(), ClientError> {
+        if request == 0 {
+            return Ok(());
+        }
+        let Credentials { user, proof: Proof { password: Some(password), binding }, scram } = &mut self.credentials
+        else {
+            return Err(ClientError::Io(io::Error::other("the server asks for a password")));
+        };
+        let text = String::from_utf8_lossy(data).into_owned();
+        let mut answer = match request {
+            3 => password.clone().into_bytes(),
+            5 => proof::md5_answer(user, password, data).into_bytes(),
+            10 => {
+                let begun = scram.insert(Scram::new(password, &nonce(), binding.clone()));
+                let first = begun.first();
+                let length = (first.len() as u32).to_be_bytes();
+                [binding.mechanism().as_bytes(), b"\0", &length[..], first.as_bytes()].concat()
+            }
+            11 => match scram {
+                Some(begun) => begun.last(&text)?.into_bytes(),
+                None => return Err(ClientError::Io(io::Error::other("an exchange that was not begun"))),
+            },
+            12 if scram.as_ref().is_some_and(|begun| begun.is_servers(&text)) => return Ok(()),
+            12 => return Err(ClientError::Io(io::Error::other("the server does not know the password"))),
+            other => return Err(ClientError::Io(io::Error::other(format!("authentication request {other}")))),
+        };
+        if request < 10 {
+            answer.push(0);
+        }
+        let mut message = Vec::new();
+        extended(&mut message, b'p', &answer);
+        self.stream.get_mut().write_all(&message)?;
+        Ok(())
     }
 
     /// Waits for a notification while no statement is under way.
@@ -303,6 +388,14 @@ impl Client {
     }
 }
 
+/// Text that no other exchange has.
+fn nonce() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    proof::base64(format!("{}-{nanos}-{number}", std::process::id()).as_bytes())
+}
+
 /// Sends what is written as data of a COPY, one message for each write.
 struct CopyData<W: Write>(W);
 
@@ -319,7 +412,7 @@ impl<W: Write> Write for CopyData<W> {
 }
 
 /// Appends a message of the extended protocol.
-pub(crate) fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
+pub fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
     messages.push(kind);
     messages.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
     messages.extend_from_slice(body);

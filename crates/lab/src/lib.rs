@@ -12,6 +12,7 @@ pub mod guard;
 pub mod isolation;
 pub mod postgres;
 pub mod process;
+pub mod proof;
 pub mod random;
 pub mod slt;
 pub mod suite;

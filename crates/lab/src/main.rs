@@ -12,8 +12,8 @@ Usage:
 
 bench    KilnDB against PostgreSQL and the wire limit, or against another build of KilnDB (--before), in turns; prints a
          table with the 95 % confidence interval of each row's ratio, and fails if a row is slower
-         parts: pgbench, latency, hot, bulk, partitions, inverted; and, only if they are named, tpcc: TPC-C with each of
-         these numbers of warehouses and terminals; plans: queries with their times, answers and rows of their plans,
+         parts: pgbench, latency, hot, bulk, partitions, inverted; and, only if they are named, tls: point queries over
+         TLS; tpcc: TPC-C with each of these numbers of warehouses and terminals; plans: queries with their times, answers and rows of their plans,
          TPC-H among them
 canned   the wire limit alone: a server that answers every message with prepared bytes
 ";

@@ -58,6 +58,13 @@ fn folders() -> Vec<PathBuf> {
     fetched.into_iter().chain(packages).chain(std::env::split_paths(&path)).collect()
 }
 
+/// A Python with psycopg, whose libpq speaks TLS; that of psql is one without.
+pub fn python_with_psycopg() -> io::Result<PathBuf> {
+    let path = tools_folder().map(|folder| folder.join("python/bin/python"));
+    path.filter(|path| path.is_file())
+        .ok_or_else(|| io::Error::other("there is no Python with psycopg: run scripts/setup.sh test"))
+}
+
 /// Where scripts/setup.sh puts what it fetches: the rule is that of scripts/tools-folder.sh.
 fn tools_folder() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("KILNDB_TOOLS").filter(|folder| !folder.is_empty()) {

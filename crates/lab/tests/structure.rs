@@ -42,7 +42,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// The modules of a crate in their order: each may use those before it.
 const MODULES: &[(&str, &[&str])] = &[(
     "context",
-    &["client", "settings", "log", "notify", "exports", "logged_changes", "cluster", "host", "session_context"],
+    &[
+        "client",
+        "settings",
+        "log",
+        "notify",
+        "exports",
+        "logged_changes",
+        "authentication",
+        "cluster",
+        "host",
+        "session_context",
+    ],
 )];
 
 /// Crates whose threads, locks and clocks a simulation takes over.

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::handover::Handover;
+use crate::init::PasswordSource;
 use crate::inspect;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,11 +10,21 @@ pub const HELP: &str = "\
 kilndb is a database server for hot data that speaks PostgreSQL's protocol and dialect.
 
 Usage:
+  kilndb init -D DIR [-U NAME] [-A METHOD] [--auth-local METHOD] [--auth-host METHOD] [-W | --pwfile FILE]
   kilndb serve -D DIR [-h HOST] [-p PORT] [-k SOCKET_DIR] [-c NAME=VALUE]... [--accept-lost-log]
   kilndb check -D DIR
   kilndb inspect relations|log|page|tree|undo -D DIR [...]
   kilndb --version
   kilndb --help
+
+init    makes a cluster in DIR, which is missing or empty
+  -U, --username NAME     what the superuser is called (default: postgres)
+  -A, --auth METHOD       how connections prove who they are: trust, scram-sha-256, md5, password, reject;
+                          through the Unix socket also peer (default: peer there, trust from 127.0.0.1 and ::1)
+  --auth-local METHOD     the same through the Unix socket alone
+  --auth-host METHOD      the same from 127.0.0.1 and ::1 alone
+  -W, --pwprompt          asks for the superuser's password
+  --pwfile FILE           reads it from the first line of a file
 
 serve   starts the server; makes the cluster if DIR is missing or empty
   -D DIR          where the data is
@@ -91,10 +102,20 @@ impl ServeOptions {
     }
 }
 
+#[derive(Clone, Debug)]
+pub struct InitOptions {
+    pub data_dir: PathBuf,
+    pub user_name: String,
+    pub auth_local: Option<String>,
+    pub auth_host: Option<String>,
+    pub password: Option<PasswordSource>,
+}
+
 #[derive(Debug)]
 pub enum Command {
     Help,
     Version,
+    Init(InitOptions),
     Serve(ServeOptions),
     /// What a supervisor starts (`crate::supervisor`); not for people, and so not in the help.
     Engine(Handover, ServeOptions),
@@ -111,6 +132,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
     match arguments.first().map(String::as_str) {
         None | Some("--help" | "-?" | "help") => Ok(Command::Help),
         Some("--version" | "-V") => Ok(Command::Version),
+        Some("init") => parse_init(&arguments[1..]).map(Command::Init),
         Some("serve") => parse_serve(&arguments[1..]).map(Command::Serve),
         Some(ENGINE) => {
             let handover = arguments.get(1).ok_or("nothing was handed over")?.parse()?;
@@ -126,6 +148,49 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         }
         Some(other) => Err(format!("unknown command \"{other}\"")),
     }
+}
+
+fn parse_init(arguments: &[String]) -> Result<InitOptions, String> {
+    let mut data_dir = None;
+    let mut options = InitOptions {
+        data_dir: PathBuf::new(),
+        user_name: "postgres".into(),
+        auth_local: None,
+        auth_host: None,
+        password: None,
+    };
+    let (mut auth_local, mut auth_host) = (None, None);
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        // `--name=value` and `--name value` are the same.
+        let (flag, attached) = match argument.split_once('=').filter(|(flag, _)| flag.starts_with("--")) {
+            Some((flag, value)) => (flag, Some(value.to_string())),
+            None => (argument.as_str(), None),
+        };
+        let mut value =
+            || attached.clone().or_else(|| rest.next().cloned()).ok_or_else(|| format!("option {flag} needs a value"));
+        match flag {
+            "-D" | "--pgdata" => data_dir = Some(PathBuf::from(value()?)),
+            "-U" | "--username" => options.user_name = value()?,
+            "-A" | "--auth" => {
+                let method = value()?;
+                (options.auth_local, options.auth_host) = (Some(method.clone()), Some(method));
+            }
+            "--auth-local" => auth_local = Some(value()?),
+            "--auth-host" => auth_host = Some(value()?),
+            "--pwfile" | "-W" | "--pwprompt" if options.password.is_some() => {
+                return Err("password prompt and password file cannot be specified together".into());
+            }
+            "--pwfile" => options.password = Some(PasswordSource::File(value()?.into())),
+            "-W" | "--pwprompt" => options.password = Some(PasswordSource::Prompt),
+            other => return Err(format!("unknown option \"{other}\"")),
+        }
+    }
+    // What is said of one kind wins, wherever it stands.
+    options.auth_local = auth_local.or(options.auth_local);
+    options.auth_host = auth_host.or(options.auth_host);
+    options.data_dir = data_dir.ok_or("no data folder given (-D DIR)")?;
+    Ok(options)
 }
 
 fn parse_serve(arguments: &[String]) -> Result<ServeOptions, String> {
@@ -189,6 +254,18 @@ mod tests {
         let Ok(Command::Engine(_, o)) = parse(&words(&format!("engine supervisor=1 {}", &line[6..]))) else { panic!() };
         assert_eq!(o.command_line_settings().len(), 5);
         assert!(parse(&words("engine -D d")).is_err());
+    }
+
+    #[test]
+    fn init_takes_its_options() {
+        let line = "init -D d --username=anna --auth-local peer -A scram-sha-256 --pwfile=p";
+        let Ok(Command::Init(o)) = parse(&words(line)) else { panic!() };
+        assert_eq!((o.user_name.as_str(), o.auth_local.as_deref()), ("anna", Some("peer")));
+        assert_eq!(o.auth_host.as_deref(), Some("scram-sha-256"));
+        assert_eq!(o.password, Some(PasswordSource::File("p".into())));
+        for wrong in ["init", "init -D d -W --pwfile p", "init -D d --frob", "init -D"] {
+            assert!(parse(&words(wrong)).is_err(), "{wrong}");
+        }
     }
 
     #[test]

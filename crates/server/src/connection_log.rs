@@ -3,6 +3,7 @@
 //!
 //! Must not know: how lines look.
 
+use crate::authentication::Login;
 use crate::shared::ServerShared;
 use kilndb_base::error::ErrorFields;
 use kilndb_base::{Error, Severity, sqlstate};
@@ -63,29 +64,60 @@ pub fn introduced(control: &SessionControl, options: &StartupOptions) {
     activity.database = options.database.clone();
 }
 
+/// Whoever is at the other end has proved who he is, or need not.
+pub fn authenticated(shared: &ServerShared, control: &SessionControl, login: &Login) {
+    if let Some(identity) = &login.identity {
+        let mut activity = control.activity.lock().unwrap_or_else(|e| e.into_inner());
+        activity.system_user = Some(format!("{}:{identity}", login.rule().method.name()));
+    }
+    let settings = shared.instance.cluster.settings();
+    let is_told = has_aspect(settings.get("log_connections"), "authentication");
+    if !is_told || !LogLevel::of_setting(settings.get("log_min_messages")).admits(Severity::Log) {
+        return;
+    }
+    let who = match &login.identity {
+        Some(identity) => format!("identity=\"{identity}\""),
+        None => format!("user=\"{}\"", login.options.user),
+    };
+    let rule = login.rule();
+    let message = format!(
+        "connection authenticated: {who} method={} ({}:{})",
+        rule.method.name(),
+        rule.file.display(),
+        rule.line
+    );
+    write(shared, control, "authentication", &Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Log, message).0);
+}
+
+/// How long parts of a connection's beginning have taken.
+pub struct SetupTimes {
+    pub authentication_nanos: u64,
+}
+
 /// A connection has become a session.
-pub fn authorized(shared: &ServerShared, control: &SessionControl, session: &Session) {
+pub fn authorized(shared: &ServerShared, control: &SessionControl, session: &Session, times: &SetupTimes) {
     let list = session.connection_log();
     if list.is_empty() {
         return;
     }
     let activity = activity_of(control);
     let (user, database) = (&activity.user, &activity.database);
-    if has_aspect(list, "authentication") {
-        session.log_message(format!("connection authenticated: user=\"{user}\" method=trust"));
-    }
     if has_aspect(list, "authorization") {
         let name = session.application_name();
         let name = if name.is_empty() { String::new() } else { format!(" application_name={name}") };
-        session.log_message(format!("connection authorized: user={user} database={database}{name}"));
+        let tls = activity.tls.as_ref().map_or(String::new(), |tls| {
+            format!(" SSL enabled (protocol={}, cipher={}, bits={})", tls.version, tls.cipher, tls.cipher_bits)
+        });
+        session.log_message(format!("connection authorized: user={user} database={database}{name}{tls}"));
     }
     if has_aspect(list, "setup_durations") {
         let micros = shared.env.unix_micros() - POSTGRES_EPOCH_MICROS - activity.backend_start;
-        // There is no process to be forked and nobody to be asked.
+        let milliseconds = |micros: i64| format!("{}.{:03} ms", micros / 1000, micros % 1000);
+        // There is no process to be forked.
         session.log_message(format!(
-            "connection ready: setup total={}.{:03} ms, fork=0.000 ms, authentication=0.000 ms",
-            micros / 1000,
-            micros % 1000
+            "connection ready: setup total={}, fork=0.000 ms, authentication={}",
+            milliseconds(micros.max(0)),
+            milliseconds((times.authentication_nanos / 1000) as i64)
         ));
     }
 }

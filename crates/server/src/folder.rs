@@ -8,14 +8,17 @@
 //! Must not know: what is in the folder.
 
 use kilndb_base::{Error, Result, sqlstate};
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// An engine that is killed gives its memory back first, which takes the kernel a while.
 const ENGINE_ENDS_WITHIN: Duration = Duration::from_secs(30);
+/// Bits of a folder's mode: others may change what is in it, or look at it.
+const WRITTEN_BY_OTHERS: u32 = 0o022;
+const READ_BY_OTHERS: u32 = 0o005;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 pub struct LockedFolder {
@@ -27,10 +30,21 @@ pub struct LockedFolder {
 pub fn prepare(dir: &Path) -> Result<()> {
     let fail =
         |e: io::Error| Error::new(sqlstate::IO_ERROR, format!("could not use data folder \"{}\": {e}", dir.display()));
-    std::fs::create_dir_all(dir).map_err(fail)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fail)?;
     let empty = std::fs::read_dir(dir).map_err(fail)?.next().is_none();
+    let mode = std::fs::metadata(dir).map_err(fail)?.permissions().mode();
     if empty {
-        std::fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(fail)?;
+        return std::fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(fail);
+    }
+    if mode & WRITTEN_BY_OTHERS != 0 {
+        let message = format!("data directory \"{}\" has invalid permissions", dir.display());
+        return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint(
+            "Permissions should be u=rwx (0700) or u=rwx,g=rx (0750): others may write there (chmod 700).",
+        ));
+    }
+    if mode & READ_BY_OTHERS != 0 {
+        // One of an earlier build. Whose it is not may still serve it, as in a container.
+        let _ = std::fs::set_permissions(dir, Permissions::from_mode(0o700));
     }
     Ok(())
 }
@@ -40,7 +54,8 @@ pub fn prepare(dir: &Path) -> Result<()> {
 pub fn lock(dir: &Path) -> Result<LockedFolder> {
     let path = dir.join("kilndb.pid");
     let fail = |e: io::Error| Error::new(sqlstate::IO_ERROR, format!("could not write \"{}\": {e}", path.display()));
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(fail)?;
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(fail)?;
     let Some(has_waited) = wait_for(&file, File::try_lock).map_err(fail)? else {
         let message = format!("data folder \"{}\" is in use by another kilndb server", dir.display());
         return Err(Error::new(sqlstate::OBJECT_IN_USE, message));

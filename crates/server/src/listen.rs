@@ -5,9 +5,11 @@ use crate::shared::ServerShared;
 use crate::worker::{WorkerInbox, WorkerMessage};
 use kilndb_base::sync::atomic::{AtomicUsize, Ordering};
 use kilndb_base::{Error, Result, Severity, sqlstate};
+use std::fs::Permissions;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +57,8 @@ fn socket2_listen(host: &str, port: u16) -> io::Result<TcpListener> {
 }
 
 /// Binds `.s.PGSQL.PORT`. A socket file that nobody answers on is left over from a crash and is replaced.
-pub fn bind_unix(dir: &Path, port: u16) -> Result<UnixListener> {
+/// `mode`: `unix_socket_permissions`; whoever may write to the socket may connect.
+pub fn bind_unix(dir: &Path, port: u16, mode: u32) -> Result<UnixListener> {
     let path = dir.join(format!(".s.PGSQL.{port}"));
     let fail = |e: io::Error| Error::new(sqlstate::IO_ERROR, format!("could not listen on {}: {e}", path.display()));
     if path.exists() {
@@ -65,6 +68,7 @@ pub fn bind_unix(dir: &Path, port: u16) -> Result<UnixListener> {
         std::fs::remove_file(&path).map_err(fail)?;
     }
     let listener = UnixListener::bind(&path).map_err(fail)?;
+    std::fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(fail)?;
     // SAFETY: the descriptor is the open listening socket.
     unsafe { libc::listen(listener.as_raw_fd(), 4096) };
     Ok(listener)

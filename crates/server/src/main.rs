@@ -9,6 +9,7 @@
 
 mod allocator;
 mod apart;
+mod authentication;
 mod check;
 mod cli;
 mod code_pages;
@@ -16,15 +17,19 @@ mod connection;
 mod connection_log;
 mod crash;
 mod folder;
+mod guesses;
 mod handover;
+mod init;
 mod inspect;
 mod large_blocks;
 mod listen;
 mod log;
 mod lull;
+mod machine;
 mod memory;
 mod notify;
 mod protocol;
+mod rule_files;
 mod runtime;
 mod sender;
 mod serve;
@@ -33,6 +38,7 @@ mod short_load;
 mod signals;
 mod statement_stack;
 mod supervisor;
+mod tls;
 mod worker;
 
 use std::process::ExitCode;
@@ -70,6 +76,7 @@ fn main() -> ExitCode {
         Ok(cli::Command::Serve(options)) => return supervisor::serve(options).unwrap_or_else(|e| failed(&e)),
         Ok(cli::Command::Engine(handover, options)) => serve::serve(options, handover),
         Ok(cli::Command::Check { data_dir }) => return check::check(&data_dir).unwrap_or_else(|e| failed(&e)),
+        Ok(cli::Command::Init(options)) => init::init(options),
         Ok(cli::Command::Inspect { data_dir, what }) => inspect::run(&data_dir, &what),
         Err(message) => {
             eprintln!("kilndb: {message}\nTry \"kilndb --help\" for more information.");
@@ -84,6 +91,9 @@ fn main() -> ExitCode {
 
 fn failed(e: &kilndb_base::Error) -> ExitCode {
     eprintln!("kilndb: {}", e.message());
+    if let Some(detail) = &e.0.detail {
+        eprintln!("DETAIL:  {detail}");
+    }
     if let Some(hint) = &e.0.hint {
         eprintln!("HINT:  {hint}");
     }

@@ -4,10 +4,14 @@
 //! 1. A message is processed completely or the session ends; after an error in the extended protocol
 //!    messages are skipped up to Sync.
 //! 2. A panic ends the session, not the server.
+//! 3. Who has not proved who he is has no session; what he sends is looked at by `crate::authentication` alone.
 
-use crate::connection_log;
+use crate::authentication::{self, Answer, Login, Refusal};
+use crate::connection_log::{self, SetupTimes};
 use crate::runtime::CoroutineRuntime;
 use crate::shared::ServerShared;
+use crate::tls::negotiation;
+use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::memory::{self, MemoryAccount};
 use kilndb_base::park::Park;
 use kilndb_base::prefetch::prefetch;
@@ -41,8 +45,18 @@ pub struct ProtocolState {
 enum SessionPhase {
     #[default]
     Startup,
+    /// The client is proving who he is.
+    Authenticating(Box<Proving>),
+    /// He has not, which the log knows; he is told when his time has come.
+    Refused(Box<Error>),
     Ready(Box<Session>),
     Finished,
+}
+
+/// Somebody between the startup packet and the session.
+struct Proving {
+    login: Login,
+    began_nanos: u64,
 }
 
 impl ProtocolState {
@@ -83,6 +97,7 @@ pub fn run_step(mut step: ProtocolState, runtime: &CoroutineRuntime, shared: &Ar
             SessionPhase::Ready(session) => {
                 session.log_error(&end, text_of(&step.message, session).as_deref(), runtime)
             }
+            SessionPhase::Refused(_) => {}
             _ => connection_log::failed(shared, &runtime.control, &end),
         }
         runtime.link.output.borrow_mut().error_or_notice(&end.0);
@@ -125,6 +140,13 @@ fn work(step: &mut ProtocolState, runtime: &CoroutineRuntime, shared: &Arc<Serve
             return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
                 .with_severity(Severity::Fatal));
         }
+        if let SessionPhase::Refused(error) = &step.phase {
+            runtime.link.drop_input();
+            if runtime.link.end_of_input.get() || runtime.link.write_failed.get() {
+                return Err(client_gone());
+            }
+            return runtime.control.refuse_long_idleness().map_err(|_| (**error).clone());
+        }
         if !next_message(&mut step.message, runtime)? {
             if runtime.link.end_of_input.get() || runtime.link.write_failed.get() {
                 if let SessionPhase::Ready(session) = &step.phase
@@ -134,20 +156,29 @@ fn work(step: &mut ProtocolState, runtime: &CoroutineRuntime, shared: &Arc<Serve
                 }
                 return Err(client_gone());
             }
-            let SessionPhase::Ready(session) = &mut step.phase else {
+            let session = match &mut step.phase {
+                SessionPhase::Ready(session) => session,
+                SessionPhase::Authenticating(_) => {
+                    return runtime.control.refuse_long_idleness().map_err(|_| authentication::timed_out());
+                }
                 // Whoever has said nothing in time is not known to understand an error.
-                return runtime.control.refuse_long_idleness().map_err(|_| client_gone());
+                _ => return runtime.control.refuse_long_idleness().map_err(|_| client_gone()),
             };
             session.deliver_notifications(runtime, &mut WireClient { runtime })?;
             return runtime.control.refuse_long_idleness();
         }
         let message = std::mem::take(&mut step.message);
         let done = match &mut step.phase {
-            SessionPhase::Startup => startup(&message, runtime, shared).map(|session| {
-                if let Some(session) = session {
-                    step.phase = SessionPhase::Ready(session);
-                }
-            }),
+            SessionPhase::Startup => take_on(&mut step.phase, startup(&message, runtime, shared), runtime, shared),
+            SessionPhase::Authenticating(proving) => {
+                let answer = proving.login.answer(&message, runtime, shared);
+                let SessionPhase::Authenticating(proving) = std::mem::take(&mut step.phase) else {
+                    return Err(Error::internal("somebody proves who he is, and does not"));
+                };
+                take_on(&mut step.phase, answer.map(|answer| Some((proving, answer))), runtime, shared)
+            }
+            // Looked after above.
+            SessionPhase::Refused(_) => Ok(()),
             SessionPhase::Ready(session) => dispatch(session, &mut step.skip_to_sync, &message, runtime),
             SessionPhase::Finished => Err(client_gone()),
         };
@@ -176,6 +207,9 @@ fn next_message(message: &mut Vec<u8>, runtime: &CoroutineRuntime) -> Result<boo
     let mut input = link.input.borrow_mut();
     let start = link.consumed.get();
     let rest = &input[start..];
+    if link.started.get() && link.is_too_long(rest) {
+        return Err(Error::new(sqlstate::PROTOCOL_VIOLATION, "invalid message length"));
+    }
     let length = if link.started.get() {
         frontend::message_length(rest)?.map(|(_, length)| length)
     } else {
@@ -196,46 +230,97 @@ fn next_message(message: &mut Vec<u8>, runtime: &CoroutineRuntime) -> Result<boo
     Ok(true)
 }
 
-fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<ServerShared>) -> Result<Option<Box<Session>>> {
+/// A step of somebody who is no session yet. `None`: he has only asked for what is not there.
+fn take_on(
+    phase: &mut SessionPhase,
+    done: std::result::Result<Option<(Box<Proving>, Answer)>, Refusal>,
+    runtime: &CoroutineRuntime,
+    shared: &Arc<ServerShared>,
+) -> Result<()> {
+    match done {
+        Ok(None) => {}
+        Ok(Some((proving, Answer::Asked))) => *phase = SessionPhase::Authenticating(proving),
+        Ok(Some((proving, Answer::LetIn))) => *phase = SessionPhase::Ready(let_in(*proving, runtime, shared)?),
+        Err(refusal) => *phase = SessionPhase::Refused(refuse(refusal, runtime, shared)?),
+    }
+    Ok(())
+}
+
+/// The log is told at once, the client when his time has come.
+fn refuse(refusal: Refusal, runtime: &CoroutineRuntime, shared: &Arc<ServerShared>) -> Result<Box<Error>> {
+    if is_client_gone(&refusal.error) {
+        return Err(refusal.error);
+    }
+    let error = refusal.error.with_severity(Severity::Fatal);
+    let told = match refusal.log_detail {
+        Some(detail) => error.clone().with_detail(detail),
+        None => error.clone(),
+    };
+    connection_log::failed(shared, &runtime.control, &told);
+    let now = process_monotonic_nanos();
+    let delay_nanos = if refusal.is_guess {
+        let most = shared.instance.cluster.settings().number("authentication_delay_max").max(0) as u64;
+        shared.guesses.wrong(authentication::address_of(runtime), now, most * 1_000_000)
+    } else {
+        0
+    };
+    runtime.control.idle_deadline_nanos.store(now + delay_nanos, Ordering::Relaxed);
+    Ok(Box::new(error))
+}
+
+fn startup(
+    packet: &[u8],
+    runtime: &CoroutineRuntime,
+    shared: &Arc<ServerShared>,
+) -> std::result::Result<Option<(Box<Proving>, Answer)>, Refusal> {
     let (minor, parameters) = match frontend::decode_startup(packet)? {
-        Startup::Ssl | Startup::GssEncryption => {
-            runtime.link.output.borrow_mut().buf.push(b'N');
-            return Ok(None);
-        }
+        Startup::Ssl => return Ok(negotiation::answer_ssl_request(runtime, shared).map(|()| None)?),
+        Startup::GssEncryption => return Ok(negotiation::answer_gss_request(runtime, shared).map(|()| None)?),
         Startup::Cancel { process_id, secret } => {
             shared.cancel(process_id, secret);
-            return Err(client_gone());
+            return Err(client_gone().into());
         }
         Startup::Startup { minor, parameters, .. } => (minor, parameters),
     };
     runtime.link.started.set(true);
     if shared.stopping() {
-        return Err(Error::new(sqlstate::CANNOT_CONNECT_NOW, "the database system is shutting down"));
+        return Err(Error::new(sqlstate::CANNOT_CONNECT_NOW, "the database system is shutting down").into());
     }
     let unknown: Vec<&str> = parameters.iter().map(|(n, _)| *n).filter(|n| n.starts_with("_pq_.")).collect();
     if minor > 2 || !unknown.is_empty() {
         runtime.link.output.borrow_mut().negotiate_protocol_version(2, &unknown);
     }
+    let options = StartupOptions::from_parameters(&parameters)?;
+    connection_log::introduced(&runtime.control, &options);
+    let began_nanos = process_monotonic_nanos();
+    let (login, answer) = authentication::begin(options, minor, runtime, shared)?;
+    Ok(Some((Box::new(Proving { login, began_nanos }), answer)))
+}
+
+/// He has proved who he is, and becomes a session.
+fn let_in(proving: Proving, runtime: &CoroutineRuntime, shared: &Arc<ServerShared>) -> Result<Box<Session>> {
+    let Proving { login, began_nanos } = proving;
+    let authentication_nanos = process_monotonic_nanos() - began_nanos;
+    connection_log::authenticated(shared, &runtime.control, &login);
+    runtime.link.output.borrow_mut().authentication_ok();
     let left = shared.admit()?;
     runtime.link.admitted.set(true);
     shared.introduced(runtime.control.process_id);
     runtime.control.idle_deadline_nanos.store(0, Ordering::Relaxed);
-    let options = StartupOptions::from_parameters(&parameters)?;
-    connection_log::introduced(&runtime.control, &options);
-    let mut session = Session::connect(shared.instance.clone(), options, runtime)?;
+    runtime.link.message_bytes_max.set(usize::MAX);
+    let mut session = Session::connect(shared.instance.clone(), login.options, runtime)?;
     session.refuse_reserved_place(left)?;
-    connection_log::authorized(shared, &runtime.control, &session);
-    runtime.link.output.borrow_mut().authentication_ok();
+    connection_log::authorized(shared, &runtime.control, &session, &SetupTimes { authentication_nanos });
     session.send_first_notices(&mut WireClient { runtime });
     let mut output = runtime.link.output.borrow_mut();
     for (name, value) in session.reported_parameters() {
         output.parameter_status(&name, &value);
     }
-    let secret_bytes = if minor >= 2 { 32 } else { 4 };
-    output.backend_key_data(runtime.control.process_id, &runtime.control.secret[..secret_bytes]);
+    let secret_bytes = if login.minor >= 2 { 32 } else { 4 };
+    output.backend_key_data(runtime.control.process_id, runtime.control.tell_secret(secret_bytes));
     output.ready_for_query(session.status());
     runtime.link.is_urgent.set(true);
-    Ok(Some(Box::new(session)))
+    Ok(Box::new(session))
 }
 
 fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runtime: &CoroutineRuntime) -> Result<()> {

@@ -9,12 +9,15 @@ use crate::handover::Handover;
 use crate::listen::{self, ConnectionDealer};
 use crate::log::ServerLog;
 use crate::memory;
+use crate::rule_files;
 use crate::shared::ServerShared;
 use crate::signals;
 use crate::supervisor;
+use crate::tls::TlsSwitch;
 use crate::worker::{Worker, WorkerSeat};
 use kilndb_base::env::{Env, OsEnv, raise_descriptor_limit};
 use kilndb_base::{Result, Severity};
+use kilndb_context::authentication::Authentication;
 use kilndb_context::log::{LogRecord, LogSink};
 use kilndb_context::settings::ServerSettings;
 use kilndb_context::{Cluster, ClusterOptions};
@@ -49,6 +52,9 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     log.start_writer()?;
     memory::limit_statements(&config, |severity, message| log.tell(severity, message));
     let port = config.port();
+    let is_new = rule_files::is_new_cluster(&*env, &options.data_dir)?;
+    // Before recovery, which may take long: a certificate that is not there ends the start.
+    let tls = Arc::new(TlsSwitch::start(&config, &options.data_dir, is_restart, &*log)?);
     let cluster = ClusterOptions {
         env: env.clone(),
         data_dir: options.data_dir.clone(),
@@ -60,9 +66,16 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     };
     let instance = Instance::open(cluster, vec![Arc::new(kilndb_plpgsql::PlPgSql)])?;
 
+    rule_files::provide(&*env, &instance.cluster, is_new, &log)?;
+    let settings = instance.cluster.settings();
+    let authentication = &instance.cluster.authentication;
+    let start = if is_restart { Authentication::start_again } else { Authentication::start };
+    start(authentication, &*env, &options.data_dir, &settings, &*log)?;
     instance.start_autoanalyze()?;
 
-    let shared = Arc::new(ServerShared::new(instance.clone(), env.clone()));
+    let (switch, sink) = (tls.clone(), log.clone());
+    instance.cluster.on_reload(Arc::new(move |settings| switch.reload(settings, &*sink)));
+    let shared = Arc::new(ServerShared::new(instance.clone(), env.clone(), tls));
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
     for index in 0..workers {

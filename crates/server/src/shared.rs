@@ -1,7 +1,10 @@
 //! What all workers share: the database instance, the list of sessions, the stop flag.
 
 use crate::apart::SideThreads;
+use crate::guesses::Guesses;
+use crate::machine::UserNames;
 use crate::runtime::{ConnectionWake, IdleSessionWake};
+use crate::tls::TlsSwitch;
 use kilndb_base::env::Env;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
@@ -18,22 +21,28 @@ pub struct ServerShared {
     pub instance: Arc<Instance>,
     pub env: Arc<dyn Env>,
     pub apart: SideThreads,
+    pub guesses: Guesses,
+    pub user_names: UserNames,
+    pub tls: Arc<TlsSwitch>,
     stop: AtomicBool,
     next_process_id: AtomicI32,
-    /// Sessions past their startup packet.
+    /// Sessions that have proved who they are.
     admitted: Mutex<usize>,
     /// Sockets that were accepted and are not closed.
     connections: AtomicUsize,
-    /// The sessions that have not sent a startup packet, by process id, which is by age.
+    /// The connections that have not proved who they are, by process id, which is by age.
     strangers: Mutex<BTreeMap<i32, Arc<SessionControl>>>,
 }
 
 impl ServerShared {
-    pub fn new(instance: Arc<Instance>, env: Arc<dyn Env>) -> ServerShared {
+    pub fn new(instance: Arc<Instance>, env: Arc<dyn Env>, tls: Arc<TlsSwitch>) -> ServerShared {
         ServerShared {
             instance,
             apart: SideThreads::new(env.clone()),
             env,
+            guesses: Guesses::default(),
+            user_names: UserNames::default(),
+            tls,
             stop: AtomicBool::new(false),
             next_process_id: AtomicI32::new(1000),
             admitted: Mutex::new(0),
@@ -86,11 +95,11 @@ impl ServerShared {
     fn strangers(&self) -> MutexGuard<'_, BTreeMap<i32, Arc<SessionControl>>> {
         self.strangers.lock().unwrap_or_else(|e| e.into_inner())
     }
-    /// A session has sent its startup packet, or is gone.
+    /// A session has proved who it is, or is gone.
     pub fn introduced(&self, process_id: i32) {
         self.strangers().remove(&process_id);
     }
-    /// Ends the connection that has been without a startup packet for longest. False: there is none.
+    /// Ends the connection that has not proved who it is for longest. False: there is none.
     pub fn close_oldest_stranger(&self) -> bool {
         let oldest = self.strangers().pop_first();
         oldest.inspect(|(_, control)| control.request_terminate()).is_some()
@@ -108,11 +117,10 @@ impl ServerShared {
         *self.admitted.lock().unwrap_or_else(|e| e.into_inner()) -= 1;
     }
 
-    /// A CancelRequest: the secret's first bytes must be what the session was told (4 bytes for protocol 3.0).
+    /// A CancelRequest: the secret must be what the session's client was told (4 bytes by protocol 3.0).
     pub fn cancel(&self, process_id: i32, secret: &[u8]) {
         if let Some(control) = self.instance.cluster.sessions().get(process_id)
-            && (secret.len() == 4 || secret.len() == control.secret.len())
-            && control.secret.starts_with(secret)
+            && control.has_told_secret(secret)
         {
             control.request_cancel();
         }

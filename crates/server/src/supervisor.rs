@@ -71,7 +71,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitCode> {
     let port = config.port();
     let bind_tcp = |host: &String| insist(patience, || listen::bind_tcp(host, port));
     let tcp: Vec<TcpListener> = config.listen_addresses().iter().map(bind_tcp).collect::<Result<_>>()?;
-    let bind_unix = |dir: &String| insist(patience, || listen::bind_unix(Path::new(dir), port));
+    let socket_mode = config.number("unix_socket_permissions") as u32 & 0o777;
+    let bind_unix = |dir: &String| insist(patience, || listen::bind_unix(Path::new(dir), port, socket_mode));
     let unix: Vec<UnixListener> = config.socket_directories().iter().map(bind_unix).collect::<Result<_>>()?;
     let handover = Handover {
         supervisor: std::process::id() as i32,

@@ -7,7 +7,7 @@
 //!
 //! Must not know: SQL. It moves bytes and resumes coroutines.
 
-use crate::connection::{Connection, ConnectionState, Socket};
+use crate::connection::{Connection, ConnectionState, HandshakeTurn, Socket};
 use crate::lull::LullWatch;
 use crate::memory::MemoryWatch;
 use crate::runtime::{ConnectionWake, SHORT_SLICE_NANOS, SuspendReason, TIME_SLICE_NANOS};
@@ -45,6 +45,9 @@ const FLUSH_DELAY_NANOS: u64 = 200_000;
 const SHORT_TURNS_FIRST: u64 = 8;
 /// The number of replies from which on one system call for all costs less than one for each.
 const SENT_TOGETHER: usize = 3;
+/// Steps of handshakes, which are long computations of strangers, leave the processor to the sessions for so many times
+/// as long as they had it.
+const SESSIONS_FIRST: u64 = 8;
 /// Bytes read from a socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
@@ -114,6 +117,9 @@ pub struct Worker {
     scratch: Vec<u8>,
     /// Connections of which there is more to read or to write, once others have had their turn.
     unfinished: Vec<usize>,
+    /// Connections whose TLS handshake can go on, and when one of them does though sessions have their turns.
+    handshakes: VecDeque<usize>,
+    handshakes_from_nanos: u64,
     /// Sessions with replies to send, and when the first of these is to go at the latest.
     unsent: Vec<usize>,
     unsent_until_nanos: u64,
@@ -185,6 +191,8 @@ impl Worker {
             stacks: Vec::new(),
             scratch: vec![0; READ_CHUNK_BYTES],
             unfinished: Vec::new(),
+            handshakes: VecDeque::new(),
+            handshakes_from_nanos: 0,
             unsent: Vec::new(),
             unsent_until_nanos: 0,
             sender: Sender::new(),
@@ -229,6 +237,7 @@ impl Worker {
                 self.resume(token, TIME_SLICE_NANOS);
             }
             self.resume_sliced();
+            self.shake_hands();
             if !self.has_short_turns() || process_monotonic_nanos() >= self.unsent_until_nanos {
                 self.send_replies();
             }
@@ -279,6 +288,27 @@ impl Worker {
         self.resume(token, if self.short_load.is_over(now) { TIME_SLICE_NANOS } else { SHORT_SLICE_NANOS });
         let after = process_monotonic_nanos();
         self.sliced_from_nanos = after + (after - now) * SHORT_TURNS_FIRST;
+    }
+
+    /// One connection takes the next step of its TLS handshake: all of them together have a ninth of the processor, unless
+    /// sessions leave it more.
+    fn shake_hands(&mut self) {
+        if self.handshakes.is_empty()
+            || (self.has_short_turns() && process_monotonic_nanos() < self.handshakes_from_nanos)
+        {
+            return;
+        }
+        if !self.next_handshake().is_zero() {
+            return;
+        }
+        self.send_replies();
+        let now = process_monotonic_nanos();
+        let Some(token) = self.handshakes.pop_front() else { return };
+        let Some(Some(c)) = self.connections.get_mut(token) else { return };
+        c.shake_hands();
+        let after = process_monotonic_nanos();
+        self.handshakes_from_nanos = after + (after - now) * SESSIONS_FIRST;
+        self.reconsider(token);
     }
 
     fn has_short_turns(&self) -> bool {
@@ -371,8 +401,23 @@ impl Worker {
         }
     }
 
+    /// How long handshakes wait if no session has its turn.
+    fn next_handshake(&self) -> Duration {
+        if self.handshakes.is_empty() {
+            return Duration::MAX;
+        }
+        if !self.short_load.is_heavy() {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.handshakes_from_nanos.saturating_sub(process_monotonic_nanos()))
+    }
+
     /// How long there is nothing to do unless somebody sends something.
     fn next_turn(&self) -> Duration {
+        self.next_session_turn().min(self.next_handshake())
+    }
+
+    fn next_session_turn(&self) -> Duration {
         match self.sliced.front() {
             None => self.next_timer(),
             Some(token) if !self.short_load.is_heavy_for(*token) => Duration::ZERO,
@@ -499,6 +544,10 @@ impl Worker {
         if c.has_more_to_move() && !std::mem::replace(&mut c.is_unfinished, true) {
             self.unfinished.push(token);
         }
+        if c.handshake == HandshakeTurn::Due {
+            c.handshake = HandshakeTurn::Queued;
+            self.handshakes.push_back(token);
+        }
         let go = match c.state {
             ConnectionState::Idle => c.has_message() || c.at_end(),
             ConnectionState::WaitingForInput => c.has_message() || c.at_end(),
@@ -609,6 +658,11 @@ impl Worker {
         self.unsent = unsent;
     }
     fn send_together(&mut self, tokens: &[usize]) {
+        for token in tokens {
+            if let Some(Some(c)) = self.connections.get_mut(*token) {
+                c.prepare_reply();
+            }
+        }
         let open = |token: usize| self.connections.get(token)?.as_ref().filter(|c| c.has_output());
         let (tokens, replies): (Vec<_>, Vec<_>) = tokens.iter().filter_map(|t| Some((*t, open(*t)?.reply()))).unzip();
         self.sender.send(&replies, &mut self.sent);

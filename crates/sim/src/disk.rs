@@ -411,7 +411,7 @@ impl Env for SimEnv {
         }
         let have = self.disk.lock().unwrap().current.get(path).cloned();
         let content = match (have, how) {
-            (Some(c), OpenMode::Truncate) => {
+            (Some(c), OpenMode::Truncate | OpenMode::TruncateForOthers) => {
                 let mut inner = c.lock().unwrap();
                 inner.current.clear();
                 inner.pending.clear();

@@ -570,3 +570,18 @@ FROM pg_catalog.pg_statistic_ext s
      LEFT JOIN pg_catalog.pg_namespace sn ON sn.oid = s.stxnamespace
      CROSS JOIN LATERAL unnest(pg_get_statisticsobjdef_expressions(s.oid)) WITH ORDINALITY AS e(expr, n)
      LEFT JOIN pg_catalog.pg_statistic a ON a.starelid = s.oid AND a.staattnum = e.n;
+
+CREATE VIEW pg_catalog.pg_hba_file_rules AS
+SELECT a.rule_number, a.file_name, a.line_number, a.type, a.database, a.user_name, a.address, a.netmask, a.auth_method,
+       a.options, a.error
+FROM pg_hba_file_rules() a;
+
+CREATE VIEW pg_catalog.pg_ident_file_mappings AS
+SELECT a.map_number, a.file_name, a.line_number, a.map_name, a.sys_name, a.pg_username, a.error
+FROM pg_ident_file_mappings() a;
+
+CREATE VIEW pg_catalog.pg_stat_ssl AS
+SELECT a.pid, a.ssl, a.sslversion AS version, a.sslcipher AS cipher, a.sslbits AS bits, a.ssl_client_dn AS client_dn,
+       a.ssl_client_serial AS client_serial, a.ssl_issuer_dn AS issuer_dn
+FROM pg_stat_get_activity(NULL) a
+WHERE a.client_port IS NOT NULL;

@@ -28,6 +28,7 @@ pub mod network;
 pub mod numeric;
 pub mod oids;
 pub mod partition_hash;
+pub mod pattern;
 pub mod pieces;
 pub mod range;
 pub(crate) mod range_aggregate;

@@ -37,6 +37,31 @@ impl OutputBuffer {
     pub fn authentication_ok(&mut self) {
         self.message(b'R', |b| b.extend_from_slice(&0u32.to_be_bytes()));
     }
+    pub fn authentication_cleartext_password(&mut self) {
+        self.authentication(3, &[]);
+    }
+    pub fn authentication_md5_password(&mut self, challenge: [u8; 4]) {
+        self.authentication(5, &challenge);
+    }
+    /// Mechanisms, the best first.
+    pub fn authentication_sasl(&mut self, mechanisms: &[&str]) {
+        let mut list = Vec::new();
+        mechanisms.iter().for_each(|name| put_cstr(&mut list, name));
+        list.push(0);
+        self.authentication(10, &list);
+    }
+    pub fn authentication_sasl_continue(&mut self, data: &[u8]) {
+        self.authentication(11, data);
+    }
+    pub fn authentication_sasl_final(&mut self, data: &[u8]) {
+        self.authentication(12, data);
+    }
+    fn authentication(&mut self, request: u32, data: &[u8]) {
+        self.message(b'R', |b| {
+            b.extend_from_slice(&request.to_be_bytes());
+            b.extend_from_slice(data);
+        });
+    }
     pub fn parameter_status(&mut self, name: &str, value: &str) {
         self.message(b'S', |b| {
             put_cstr(b, name);

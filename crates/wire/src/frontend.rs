@@ -223,6 +223,27 @@ pub fn decode(message: &[u8]) -> Result<Frontend<'_>> {
     Ok(decoded)
 }
 
+/// The password of a PasswordMessage's body, without the zero that ends it.
+pub fn decode_password(body: &[u8]) -> Result<&[u8]> {
+    match body.split_last() {
+        Some((0, password)) if !password.contains(&0) => Ok(password),
+        _ => Err(violation("invalid password packet size")),
+    }
+}
+
+/// The mechanism and the first payload, if there is one, of a SASLInitialResponse's body.
+pub fn decode_sasl_initial(body: &[u8]) -> Result<(&str, Option<&[u8]>)> {
+    let mut f = MessageFields { rest: body };
+    let mechanism = f.cstr()?;
+    let payload = match f.i32()? {
+        -1 => None,
+        length if length >= 0 => Some(f.bytes(length as usize)?),
+        _ => return Err(violation("invalid message format")),
+    };
+    f.end()?;
+    Ok((mechanism, payload))
+}
+
 fn decode_bind<'a>(f: &mut MessageFields<'a>) -> Result<BindMessage<'a>> {
     let (portal, statement) = (f.cstr()?, f.cstr()?);
     let count = f.count()?;
@@ -266,6 +287,16 @@ mod tests {
         assert!(message_length(&[b'S', 0, 1, 0, 0]).is_err());
         assert_eq!(message_length(&[b'Q', 0, 0, 0, 9, b'a']), Ok(None));
         assert!(startup_length(&[0, 0, 0, 3]).is_err());
+    }
+
+    #[test]
+    fn passwords_and_mechanisms() {
+        assert_eq!(decode_password(b"secret\0"), Ok(&b"secret"[..]));
+        assert_eq!(decode_password(b"\0"), Ok(&b""[..]));
+        assert!(decode_password(b"").is_err() && decode_password(b"a").is_err() && decode_password(b"a\0b\0").is_err());
+        assert_eq!(decode_sasl_initial(b"X\0\0\0\0\x02ab"), Ok(("X", Some(&b"ab"[..]))));
+        assert_eq!(decode_sasl_initial(b"X\0\xff\xff\xff\xff"), Ok(("X", None)));
+        assert!(decode_sasl_initial(b"X\0\0\0\0\x03ab").is_err() && decode_sasl_initial(b"X\0\0\0\0\x01ab").is_err());
     }
 
     #[test]

@@ -125,6 +125,13 @@ session_functions! {
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH
     )));
+    fn system_user(call) = Ok(match call.host.cluster.sessions().get(call.host.facts.process_id) {
+        Some(control) => {
+            let activity = control.activity.lock().unwrap_or_else(|e| e.into_inner());
+            activity.system_user.as_deref().map_or(Datum::Null, Datum::text)
+        }
+        None => Datum::Null,
+    });
     fn pg_backend_pid(call) = Ok(Datum::Int4(call.host.facts.process_id));
     fn current_database(call) = Ok(Datum::text(&call.host.database().name));
     fn current_schema(call) = Ok(call.host.reader.creation_schema.map_or(Datum::Null, Datum::text));

@@ -17,6 +17,7 @@ mod notifications;
 mod partition_text;
 mod privileges;
 pub mod routine_definition;
+pub(crate) mod rule_files;
 mod sequence;
 mod sequence_functions;
 pub mod session_function;

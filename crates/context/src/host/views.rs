@@ -2,8 +2,9 @@
 
 use super::StatementHost;
 use super::session_function::{session_functions, session_rows};
-use crate::client::{SessionControl, WaitKind};
+use crate::client::{BackendKind, SessionControl, WaitKind};
 use crate::settings::{Context, Kind, definitions, is_confidential};
+use crate::tls_facts::{ClientCertificate, TlsFacts};
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::extension::{EXTENSIONS, Extension};
@@ -12,7 +13,7 @@ use kilndb_catalog::lock_class::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
 use kilndb_catalog::roles::{PG_READ_ALL_SETTINGS, PG_READ_ALL_STATS};
 use kilndb_catalog::store::array;
 use kilndb_storage::{LockMode, ReadLockKind};
-use kilndb_types::{Datum, oids};
+use kilndb_types::{Datum, EvalContext, oids};
 
 session_rows! {
     fn pg_show_all_settings(call) = Ok(settings(call.host));
@@ -145,7 +146,9 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
         let port = match (&address, a.client_port) {
             (Some(_), Some(port)) => Datum::Int4(port),
             (Some(_), None) => Datum::Null,
-            (None, _) => Datum::Int4(-1),
+            (None, _) if a.kind == BackendKind::Client => Datum::Int4(-1),
+            // Nobody is connected to it.
+            (None, _) => Datum::Null,
         };
         let wait = match a.state {
             "active" if waits_for != WaitKind::Lock && awaits_safe_snapshot(host, a.lock_owner) => {
@@ -161,7 +164,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             _ => Some(("Client", "ClientRead")),
         };
         let null = Datum::Null;
-        let mut row = vec![
+        let mut row = Vec::from([
             Datum::Oid(a.database_oid),
             Datum::Int4(control.process_id),
             Datum::Oid(a.user_oid),
@@ -180,20 +183,9 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             null.clone(),
             null.clone(),
             Datum::text(a.kind.words()),
-            Datum::Bool(false),
-            null.clone(),
-            null.clone(),
-            null.clone(),
-            null.clone(),
-            null.clone(),
-            null.clone(),
-            Datum::Bool(false),
-            null.clone(),
-            Datum::Bool(false),
-            Datum::Bool(false),
-            null.clone(),
-            null,
-        ];
+        ]);
+        row.extend(encryption(a.tls.as_deref(), &eval));
+        row.extend([Datum::Bool(false), null.clone(), Datum::Bool(false), Datum::Bool(false), null.clone(), null]);
         if !sees_all && !host.has_privileges_of(a.user_oid)? {
             hide_activity(&mut row);
         }
@@ -208,6 +200,38 @@ fn hide_activity(row: &mut [Datum]) {
     const QUERY: usize = 5;
     row[STATE..].fill(Datum::Null);
     row[QUERY] = Datum::text("<insufficient privilege>");
+}
+
+/// Names in pg_stat_ssl are as long as PostgreSQL keeps them, in bytes.
+const NAME_BYTES_MAX: usize = 63;
+
+fn truncated(name: &str) -> &str {
+    let mut end = name.len().min(NAME_BYTES_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+/// The columns of pg_stat_ssl.
+fn encryption(tls: Option<&TlsFacts>, eval: &EvalContext<'_>) -> [Datum; 7] {
+    let Some(tls) = tls else {
+        let mut none = [const { Datum::Null }; 7];
+        none[0] = Datum::Bool(false);
+        return none;
+    };
+    let client = tls.client.as_ref();
+    let name = |of: fn(&ClientCertificate) -> &str| client.map_or(Datum::Null, |c| Datum::text(truncated(of(c))));
+    let serial = client.and_then(|c| kilndb_types::io::input(oids::NUMERIC, &c.serial, -1, eval).ok());
+    [
+        Datum::Bool(true),
+        Datum::text(tls.version),
+        Datum::text(tls.cipher),
+        Datum::Int4(tls.cipher_bits),
+        name(|c| &c.subject),
+        serial.unwrap_or_default(),
+        name(|c| &c.issuer),
+    ]
 }
 
 fn awaits_safe_snapshot(host: &StatementHost<'_>, owner: Option<u64>) -> bool {

@@ -60,7 +60,19 @@ impl ServerSettings {
         for (name, value) in command_line {
             settings.set(name, value, "command line")?;
         }
+        settings.find_rule_files(dir);
         Ok(settings)
+    }
+
+    /// The rules of authentication are in the data folder unless a setting says otherwise.
+    fn find_rule_files(&mut self, dir: &Path) {
+        let folder = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
+        for (name, file) in [("hba_file", "pg_hba.conf"), ("ident_file", "pg_ident.conf")] {
+            let given = Some(self.get(name)).filter(|path| !path.is_empty());
+            let path = folder.join(given.unwrap_or(file));
+            self.values.insert(name.to_string(), path.display().to_string());
+            self.sources.entry(name.to_string()).or_insert("override");
+        }
     }
 
     pub fn set(&mut self, name: &str, value: &str, source: &'static str) -> Result<()> {
@@ -174,9 +186,13 @@ pub fn write_auto_conf(dir: &Path, name: Option<&str>, value: Option<&str>, fsyn
         text.push_str(&format!("{name} = '{}'\n", value.replace('\'', "''")));
     }
     let temporary = dir.join("kilndb.auto.conf.tmp");
-    std::fs::write(&temporary, text)?;
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(text.as_bytes())?;
     if fsync {
-        std::fs::File::open(&temporary)?.sync_all()?;
+        file.sync_all()?;
     }
     std::fs::rename(&temporary, &path)?;
     Ok(())

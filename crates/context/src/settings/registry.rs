@@ -136,8 +136,8 @@ fn load() -> HashMap<String, Definition> {
             .unwrap_or("")
             .trim_matches(['{', '}'])
             .split(',')
-            .map(|v| v.trim_matches('"'))
-            .filter(|v| !v.is_empty());
+            .filter(|v| !v.is_empty())
+            .map(|v| v.trim_matches('"'));
         let definition = Definition {
             name,
             unit: r[unit],
@@ -207,8 +207,7 @@ pub fn check_value(d: &Definition, value: &str) -> Result<String> {
 }
 
 fn check_enum(d: &Definition, value: &str) -> Result<String> {
-    let lower = value.to_ascii_lowercase();
-    if let Some(found) = d.enum_values.iter().find(|v| **v == lower) {
+    if let Some(found) = d.enum_values.iter().find(|v| v.eq_ignore_ascii_case(value)) {
         return Ok(found.to_string());
     }
     // Enums with on and off take every spelling of a boolean.
@@ -261,8 +260,12 @@ fn check_number(d: &Definition, value: &str) -> Result<String> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || "+-.eExX".contains(c))).unwrap_or(text.len());
     // "1e" of "1em" is no number; the exponent letter belongs to the unit then.
     let (digits, suffix) = text.split_at(end);
+    let is_octal = d.kind == Kind::Integer && digits.len() > 1 && digits.bytes().all(|c| (b'0'..=b'7').contains(&c));
     let mut number: f64 = match digits.strip_prefix("0x") {
         Some(hex) => i64::from_str_radix(hex, 16).map_err(|_| invalid(d, value))? as f64,
+        None if is_octal && digits.starts_with('0') => {
+            i64::from_str_radix(digits, 8).map_err(|_| invalid(d, value))? as f64
+        }
         None => digits.parse().map_err(|_| invalid(d, value))?,
     };
     let suffix = suffix.trim();
@@ -294,8 +297,14 @@ fn check_number(d: &Definition, value: &str) -> Result<String> {
     Ok(format!("{number}"))
 }
 
+/// Modes of files.
+const OCTAL: [&str; 3] = ["unix_socket_permissions", "log_file_mode", "data_directory_mode"];
+
 /// As SHOW prints a canonical value: with the largest unit that divides it.
 pub fn show_value(d: &Definition, value: &str) -> String {
+    if OCTAL.contains(&d.name) {
+        return value.parse::<u32>().map_or(value.to_string(), |mode| format!("{mode:04o}"));
+    }
     let (Some(unit), Kind::Integer | Kind::Real) = (d.unit, d.kind) else { return value.to_string() };
     let (Some((base, units)), Ok(number)) = (base_unit(unit), value.parse::<f64>()) else { return value.to_string() };
     if number <= 0.0 {
@@ -340,6 +349,10 @@ mod tests {
         assert_eq!(check_value(d, "2s").unwrap(), "2000");
         assert_eq!(show_value(d, "90000"), "90s");
         assert!(check_value(d, "2 parsecs").is_err());
+        let d = definition("unix_socket_permissions").unwrap();
+        assert_eq!(check_value(d, "0770").unwrap(), "504");
+        assert_eq!(show_value(d, "504"), "0770");
+        assert!(check_value(d, "770").is_err());
     }
 
     #[test]

@@ -165,6 +165,7 @@ const fn format(name: &'static str) -> SettingDescriptor {
     setting(name).renews(SessionSettings::renew_format)
 }
 const PLPGSQL: &str = "Customized Options";
+const AUTHENTICATION: &str = "Connections and Authentication / Authentication";
 
 /// The reported ones in the order in which clients are told of them at the start; of the others the order says nothing.
 pub(super) static SETTINGS: &[SettingDescriptor] = &[
@@ -306,6 +307,10 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     setting("shared_buffers").default("16384"),
     setting("wal_buffers").default("2048"),
     setting("data_checksums").default("on"),
+    // TLS: the defaults of a PostgreSQL that was built with it.
+    setting("ssl_ciphers").default("HIGH:MEDIUM:+3DES:!aNULL"),
+    setting("ssl_groups").default("X25519:prime256v1"),
+    setting("ssl_library").default("rustls"),
     // The queue is in memory.
     setting("max_notify_queue_pages").default("16384"),
     setting("max_connections").default("100"),
@@ -320,6 +325,11 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     setting("config_file").default("kilndb.conf"),
     setting("hba_file").default(""),
     setting("ident_file").default(""),
+    setting("authentication_delay_max").default("5000").own(Kind::Integer, Context::Sighup, AUTHENTICATION).range(
+        Some("ms"),
+        0.0,
+        60_000.0,
+    ),
     setting("data_directory").default("").live(LiveValue::DataDirectory),
     setting("dynamic_library_path").default(""),
     // pg_trgm's, which are there without the extension.

@@ -11,6 +11,7 @@ mod partitions;
 mod per_second;
 mod pgbench;
 mod plans;
+mod tls;
 mod tpcc;
 mod turns;
 
@@ -39,8 +40,8 @@ pub(crate) struct BenchOptions {
     /// Another build of KilnDB to be compared with, instead of PostgreSQL.
     before: Option<PathBuf>,
     /// The parts that run, of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions`
-    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load), `tpcc`, `plans` and
-    /// `joins`; None: all but `online` and `tpcc`, whose turns are long, and the last two, which measure queries and not
+    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load), `tls`, `tpcc`, `plans`
+    /// and `joins`; None: all but `online` and `tpcc`, whose turns are long, `tls`, and the last two, which measure queries and not
     /// loads.
     parts: Option<Vec<String>>,
     /// The rows of the tables that are filled, changed and emptied as a whole.
@@ -56,8 +57,10 @@ pub(crate) struct BenchOptions {
 
 const PARTS: [&str; 6] = ["pgbench", "latency", "hot", "bulk", "partitions", "inverted"];
 /// Parts that run only if they are named.
-const NAMED_PARTS: [&str; 4] = [ONLINE, TPCC, PLANS, JOINS];
+const NAMED_PARTS: [&str; 5] = [ONLINE, TLS, TPCC, PLANS, JOINS];
 const ONLINE: &str = "online";
+/// Point queries over TLS.
+const TLS: &str = "tls";
 /// TPC-C, which has a database of its own.
 const TPCC: &str = "tpcc";
 /// The part that compares queries and their plans; it has tables of its own.
@@ -78,7 +81,7 @@ impl BenchOptions {
     }
     /// There is something that begins with pgbench's tables.
     fn has_pgbench_tables(&self) -> bool {
-        PARTS.into_iter().any(|part| self.has(part)) || self.has_named(ONLINE)
+        PARTS.into_iter().any(|part| self.has(part)) || self.has_named(ONLINE) || self.has_named(TLS)
     }
 }
 
@@ -164,6 +167,9 @@ fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     }
     if options.has_named(ONLINE) {
         stages.extend(online::stages());
+    }
+    if options.has_named(TLS) {
+        stages.extend(tls::stages(options));
     }
     if options.has_named(TPCC) {
         stages.extend(tpcc::stages(options));

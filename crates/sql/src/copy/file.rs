@@ -115,7 +115,7 @@ pub(super) fn open_output(context: &SessionContext, name: &str) -> Result<FileOu
     if !path.is_absolute() {
         return Err(Error::new(sqlstate::INVALID_NAME, "relative path not allowed for COPY to file"));
     }
-    let file = context.cluster.env.open(path, OpenMode::Truncate).map_err(|e| {
+    let file = context.cluster.env.open(path, OpenMode::TruncateForOthers).map_err(|e| {
         let error = failed(format!("could not open file \"{name}\" for writing"), &e);
         match e.raw_os_error() {
             Some(libc::ENOENT | libc::EACCES) => error.with_hint(

@@ -130,6 +130,40 @@ fn parse_options(text: &str, settings: &mut Vec<(String, String)>) -> Result<()>
     Ok(())
 }
 
+/// The role of that name, if it may begin one more session.
+fn login_role(cluster: &Cluster, name: &str, runtime: &dyn Runtime) -> Result<CatalogRow> {
+    let refused = |message| Error::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, message);
+    let role = cluster.role_row(name)?.ok_or_else(|| refused(format!("role \"{name}\" does not exist")))?;
+    if !role.bool("rolcanlogin") {
+        return Err(refused(format!("role \"{name}\" is not permitted to log in")));
+    }
+    let (oid, limit) = (role.oid("oid"), role.int("rolconnlimit"));
+    if limit >= 0 && !role.bool("rolsuper") {
+        // Before the others are counted: of two at once, at least one sees the other.
+        runtime.control().activity.lock().unwrap_or_else(|e| e.into_inner()).user_oid = oid;
+        if cluster.sessions().count(|a| a.user_oid == oid) as i64 > limit {
+            let message = format!("too many connections for role \"{name}\"");
+            return Err(Error::new(sqlstate::TOO_MANY_CONNECTIONS, message));
+        }
+    }
+    Ok(role)
+}
+
+/// 53300 if the database has as many sessions as it may have, of those who are no superusers.
+fn refuse_crowded_database(cluster: &Cluster, name: &str, role: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
+    let Some(database) = cluster.database_row(name)? else { return Ok(()) };
+    let (oid, limit) = (database.oid("oid"), database.int("datconnlimit"));
+    if limit < 0 || role.bool("rolsuper") {
+        return Ok(());
+    }
+    runtime.control().activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid = oid;
+    if cluster.sessions().count(|a| a.database_oid == oid) as i64 > limit {
+        let message = format!("too many connections for database \"{name}\"");
+        return Err(Error::new(sqlstate::TOO_MANY_CONNECTIONS, message));
+    }
+    Ok(())
+}
+
 /// Takes the stored settings, then those of the client, which must be right. Returns warnings about the stored ones.
 fn starting_settings(
     cluster: &Cluster,
@@ -197,15 +231,11 @@ impl Session {
     }
 
     pub fn connect(instance: Arc<Instance>, options: StartupOptions, runtime: &dyn Runtime) -> Result<Session> {
-        let role = instance.cluster.role_row(&options.user)?.filter(|r| r.bool("rolcanlogin"));
-        let role = role.ok_or_else(|| {
-            Error::new(
-                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
-                format!("role \"{}\" does not exist", options.user),
-            )
-        })?;
-        let database = instance.cluster.open_database(&options.database)?;
-        refuse_connection(&instance.cluster, &options.database, role.oid("oid"), database.oid)?;
+        let cluster = &*instance.cluster;
+        let role = login_role(cluster, &options.user, runtime)?;
+        let database = cluster.open_database(&options.database)?;
+        refuse_connection(cluster, &options.database, role.oid("oid"), database.oid)?;
+        refuse_crowded_database(cluster, &options.database, &role, runtime)?;
         Session::begin(instance, options, &role, database, runtime)
     }
 

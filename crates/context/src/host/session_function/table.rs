@@ -4,7 +4,7 @@ use super::{SessionFn, SessionRowsFn};
 use kilndb_base::Oid;
 
 #[rustfmt::skip]
-pub(super) static FUNCTIONS: [(Oid, SessionFn); 307] = [
+pub(super) static FUNCTIONS: [(Oid, SessionFn); 308] = [
     (0, crate::host::functions::p0_current_of),
     (89, crate::host::functions::version),
     (315, crate::host::functions::pg_jit_available),
@@ -296,6 +296,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 307] = [
     (6217, crate::host::statistics::pg_stat_get_tuples_newpage_updated),
     (6309, crate::host::statistics::pg_stat_get_db_conflict_logicalslot),
     (6310, crate::host::statistics::pg_stat_get_lastscan),
+    (6311, crate::host::functions::system_user),
     (6314, crate::host::statistics::pg_stat_get_checkpointer_stat_reset_time),
     (6327, crate::host::statistics::pg_stat_get_checkpointer_restartpoints_timed),
     (6328, crate::host::statistics::pg_stat_get_checkpointer_restartpoints_requested),
@@ -315,7 +316,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 307] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static ROWS: [(Oid, SessionRowsFn); 24] = [
+pub(super) static ROWS: [(Oid, SessionRowsFn); 26] = [
     (1371, crate::host::views::pg_lock_status),
     (1689, crate::host::views::aclexplode),
     (2022, crate::host::views::pg_stat_get_activity),
@@ -329,6 +330,7 @@ pub(super) static ROWS: [(Oid, SessionRowsFn); 24] = [
     (3084, crate::host::views::pg_extension_update_paths),
     (3318, crate::host::statistics::pg_stat_get_progress_info),
     (3322, crate::host::text_search::p3322_tsvector_unnest),
+    (3401, crate::host::rule_files::pg_hba_file_rules),
     (3423, crate::host::views::pg_partition_tree),
     (3425, crate::host::views::pg_partition_ancestors),
     (3427, crate::host::statistics_objects::pg_mcv_list_items),
@@ -339,5 +341,6 @@ pub(super) static ROWS: [(Oid, SessionRowsFn); 24] = [
     (6183, crate::host::text_search::p6183_ts_debug_byid),
     (6184, crate::host::text_search::p6184_ts_debug),
     (6214, crate::host::statistics::pg_stat_get_io),
+    (6250, crate::host::rule_files::pg_ident_file_mappings),
     (9903, crate::host::views::kiln_stat_plans),
 ];

@@ -1,5 +1,9 @@
 //! One client: its socket, its buffers, and the coroutine that runs its current step.
 
+mod encrypted;
+
+pub use encrypted::{HandshakeTurn, ReplyBytes};
+
 use crate::connection_log;
 use crate::crash;
 use crate::protocol::{self, ProtocolState};
@@ -7,6 +11,8 @@ use crate::runtime::{ConnectionWake, CoroutineRuntime, SuspendReason, TIME_SLICE
 use crate::sender::SendOutcome;
 use crate::shared::ServerShared;
 use crate::statement_stack::StatementStack;
+use crate::tls::TlsSession;
+use crate::tls::negotiation::Negotiation;
 use corosensei::{Coroutine, CoroutineResult};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::memory;
@@ -38,6 +44,8 @@ const MOVED_AT_ONCE_BYTES: usize = 1 << 20;
 const LONG_MESSAGE_BYTES: usize = 1 << 20;
 /// So much of a statement's output goes ahead of the rest when the session has to wait: what PostgreSQL's buffer holds.
 const SENT_BEFORE_THE_END_BYTES: usize = 8192;
+/// The longest message of somebody who has not proved who he is yet, in bytes.
+const STRANGERS_MESSAGE_BYTES_MAX: usize = 65_536;
 /// Buffers of idle sessions are given back above this size.
 const IDLE_BUFFER_BYTES: usize = 1024;
 
@@ -64,6 +72,17 @@ impl Socket {
             Socket::Tcp(s) => s.as_fd(),
             Socket::Unix(s) => s.as_fd(),
         }
+    }
+    /// The user of the operating system at the other end of a Unix-domain socket.
+    pub fn peer_user_id(&self) -> Option<u32> {
+        let Socket::Unix(socket) = self else { return None };
+        let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+        let place = (&raw mut found).cast();
+        // SAFETY: the descriptor is the open socket; `place` and `length` describe `found`, which the call fills.
+        let failed =
+            unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length) };
+        (failed == 0).then_some(found.uid)
     }
     /// The client's end and the server's; None for a Unix-domain socket.
     pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
@@ -125,6 +144,10 @@ pub struct ConnectionLink {
     pub started: Cell<bool>,
     /// Counts against max_connections.
     pub admitted: Cell<bool>,
+    /// A longer message is refused, in bytes: who has not proved who he is sends none.
+    pub message_bytes_max: Cell<usize>,
+    /// See [`Socket::peer_user_id`].
+    pub peer_user_id: Cell<Option<u32>>,
     /// A transaction block is open.
     pub in_block: Cell<bool>,
     /// What is in `output` is not to wait for more of it, should the session have to wait for something: it ends in a
@@ -132,6 +155,8 @@ pub struct ConnectionLink {
     pub is_urgent: Cell<bool>,
     /// How long the statement may run when its turn comes.
     pub slice_nanos: Cell<u64>,
+    /// What was said of encryption before the startup packet.
+    pub negotiation: Negotiation,
 }
 
 impl ConnectionLink {
@@ -143,13 +168,25 @@ impl ConnectionLink {
         let input = self.input.borrow();
         let rest = input.get(self.consumed.get()..).unwrap_or(&[]);
         if self.started.get() {
-            !matches!(frontend::message_length(rest), Ok(None))
+            self.is_too_long(rest) || !matches!(frontend::message_length(rest), Ok(None))
         } else {
             !matches!(frontend::startup_length(rest), Ok(None))
         }
     }
+    /// Whether the message that begins here is one that is refused, whole or not.
+    pub fn is_too_long(&self, rest: &[u8]) -> bool {
+        frontend::announced_length(rest).is_some_and(|(_, length)| length > self.message_bytes_max.get())
+    }
+    /// Whatever the client has sent is of no use any more.
+    pub fn drop_input(&self) {
+        self.input.borrow_mut().clear();
+        self.consumed.set(0);
+    }
     fn unread_input(&self) -> usize {
         self.input.borrow().len() - self.consumed.get()
+    }
+    pub fn take_unread_input(&self) -> Vec<u8> {
+        self.input.take().split_off(self.consumed.replace(0))
     }
     /// Takes in what the socket has had.
     fn receive(&self, bytes: &[u8]) {
@@ -166,7 +203,11 @@ impl ConnectionLink {
         let start = self.consumed.get();
         let present = input.len() - start;
         let Some((kind, length)) = frontend::announced_length(&input[start..]) else { return };
-        if length < LONG_MESSAGE_BYTES || present >= length || input.capacity() - start >= length {
+        if length < LONG_MESSAGE_BYTES
+            || length > self.message_bytes_max.get()
+            || present >= length
+            || input.capacity() - start >= length
+        {
             return;
         }
         input.drain(..start);
@@ -225,6 +266,9 @@ pub struct Connection {
     pub is_unfinished: bool,
     end_is_near: bool,
     control: Arc<SessionControl>,
+    /// None: the connection is not encrypted, or not yet.
+    tls: Option<Box<TlsSession>>,
+    pub handshake: HandshakeTurn,
     /// When the timer that was set last for the idle session goes off.
     timer_nanos: u64,
 }
@@ -233,6 +277,7 @@ impl Connection {
     pub fn new(socket: Socket, wake: Arc<ConnectionWake>, shared: Arc<ServerShared>, worker: usize) -> Connection {
         let control = shared.register_session(wake.clone(), Arc::new(wake.attention()), socket.ends());
         connection_log::received(&shared, &control);
+        let peer_user_id = Cell::new(socket.peer_user_id());
         let limit_nanos =
             shared.instance.cluster.settings().number("authentication_timeout").max(1) as u64 * 1_000_000_000;
         control.idle_deadline_nanos.store(process_monotonic_nanos() + limit_nanos, Ordering::Relaxed);
@@ -249,9 +294,12 @@ impl Connection {
                 write_failed: Cell::new(false),
                 started: Cell::new(false),
                 admitted: Cell::new(false),
+                message_bytes_max: Cell::new(STRANGERS_MESSAGE_BYTES_MAX),
+                peer_user_id,
                 in_block: Cell::new(false),
                 is_urgent: Cell::new(false),
                 slice_nanos: Cell::new(TIME_SLICE_NANOS),
+                negotiation: Negotiation::default(),
             }),
             wake,
             shared,
@@ -269,6 +317,8 @@ impl Connection {
             is_unfinished: false,
             end_is_near: false,
             control,
+            tls: None,
+            handshake: HandshakeTurn::NotDue,
             timer_nanos: 0,
         }
     }
@@ -277,7 +327,7 @@ impl Connection {
         &mut self.socket
     }
     pub fn has_output(&self) -> bool {
-        self.link.pending_output() > 0
+        self.link.pending_output() > 0 || self.tls.as_ref().is_some_and(|tls| tls.has_pending())
     }
     pub fn has_message(&self) -> bool {
         self.link.has_message()
@@ -359,6 +409,9 @@ impl Connection {
         if self.state == ConnectionState::Closed {
             return;
         }
+        if self.tls.is_some() {
+            return self.read_encrypted(scratch);
+        }
         loop {
             let is_behind = self.link.unread_input() >= INPUT_AHEAD_BYTES && self.link.has_message();
             if is_behind || left_bytes == 0 {
@@ -372,6 +425,9 @@ impl Connection {
                 }
                 Ok(n) => {
                     self.link.receive(&scratch[..n]);
+                    if !self.link.started.get() && self.begins_with_handshake() {
+                        return self.read_encrypted(scratch);
+                    }
                     left_bytes = left_bytes.saturating_sub(n);
                     // A short read has drained the socket: the next edge tells of more.
                     if n < scratch.len() && !self.end_is_near {
@@ -395,7 +451,9 @@ impl Connection {
         }
     }
     fn may_read_on(&self) -> bool {
-        self.left_unread && (self.link.unread_input() < INPUT_AHEAD_BYTES || !self.link.has_message())
+        self.left_unread
+            && self.handshake == HandshakeTurn::NotDue
+            && (self.link.unread_input() < INPUT_AHEAD_BYTES || !self.link.has_message())
     }
     /// Writes on where others were to have their turn.
     pub fn write_on(&mut self) {
@@ -408,16 +466,23 @@ impl Connection {
         self.left_unwritten || self.may_read_on()
     }
 
-    /// The bytes to send next, and where to.
-    pub fn reply(&self) -> (BorrowedFd<'_>, Ref<'_, [u8]>) {
+    /// The bytes to send next, and where to; of an encrypted connection those that [`Connection::prepare_reply`] has made.
+    pub fn reply(&self) -> (BorrowedFd<'_>, ReplyBytes<'_>) {
+        if let Some(tls) = &self.tls {
+            return (self.socket.as_fd(), ReplyBytes::Encrypted(tls.pending()));
+        }
         let written = self.link.written.get();
-        (self.socket.as_fd(), Ref::map(self.link.output.borrow(), |o| o.buf.get(written..).unwrap_or(&[])))
+        let bytes = Ref::map(self.link.output.borrow(), |o| o.buf.get(written..).unwrap_or(&[]));
+        (self.socket.as_fd(), ReplyBytes::Plain(bytes))
     }
     /// What came of sending [`Connection::reply`].
     pub fn sent(&mut self, outcome: SendOutcome) {
         match outcome {
             Some(Ok(n)) => {
-                self.link.written.set(self.link.written.get() + n);
+                match &mut self.tls {
+                    None => self.link.written.set(self.link.written.get() + n),
+                    Some(tls) => tls.note_sent(n),
+                }
                 // The rest, or none.
                 self.write_output();
             }
@@ -427,9 +492,12 @@ impl Connection {
         }
     }
     pub fn write_output(&mut self) {
+        if self.tls.is_some() {
+            return self.write_encrypted();
+        }
         self.is_blocked = false;
         // A session that is writing a row says itself that there is something to send.
-        let Ok(mut output) = self.link.output.try_borrow_mut() else { return };
+        let Ok(output) = self.link.output.try_borrow_mut() else { return };
         let mut written = self.link.written.get();
         let until = written + MOVED_AT_ONCE_BYTES;
         self.left_unwritten = false;
@@ -452,7 +520,18 @@ impl Connection {
                 }
             }
         }
-        if written == output.buf.len() {
+        drop(output);
+        let written = self.note_written(written);
+        if self.link.admitted.get() {
+            crash::note(self.socket.as_fd().as_raw_fd(), written == 0);
+        }
+    }
+
+    /// The first `written` bytes of the output, or all of them, are done with. Answers how many are still in the buffer.
+    fn note_written(&mut self, written: usize) -> usize {
+        let Ok(mut output) = self.link.output.try_borrow_mut() else { return written };
+        let mut written = written;
+        if written >= output.buf.len() {
             self.link.is_urgent.set(false);
             written = 0;
             output.buf.clear();
@@ -461,9 +540,7 @@ impl Connection {
             }
         }
         self.link.written.set(written);
-        if self.link.admitted.get() {
-            crash::note(self.socket.as_fd().as_raw_fd(), written == 0);
-        }
+        written
     }
 
     /// Has the poll tell of room for output while, and only while, there is none. A client that takes a reply out of a
@@ -518,6 +595,13 @@ impl Connection {
                     stacks.push(stack);
                 }
                 self.state = if step.finished() { ConnectionState::Closed } else { ConnectionState::Idle };
+                if self.state == ConnectionState::Closed {
+                    self.close_tls();
+                } else if !self.link.started.get()
+                    && let Some(order) = self.link.negotiation.take_order()
+                {
+                    self.begin_tls(order);
+                }
                 self.step = Some(step);
                 self.trim_input();
                 None
