@@ -80,7 +80,9 @@ pub fn create_cluster(engine: &Arc<Engine>, eval: &EvalContext<'_>, park: &dyn P
         (TEMPLATE0, "template0", false, true),
         (POSTGRES, "postgres", true, false),
     ] {
-        insert_database(&mut writer, oid, name, BOOTSTRAP_SUPERUSER, allow_connections, is_template)?;
+        let owner = BOOTSTRAP_SUPERUSER;
+        let new = NewDatabase { oid, name, owner, allow_connections, is_template, connection_limit: -1 };
+        insert_database(&mut writer, &new)?;
     }
     txn.commit(kilndb_storage::CommitMode::Sync, park)?;
     Ok(())
@@ -140,25 +142,29 @@ pub fn set_first_superuser(
     Ok(())
 }
 
-pub fn insert_database(
-    writer: &mut CatalogWriter<'_>,
-    oid: Oid,
-    name: &str,
-    owner: Oid,
-    allow_connections: bool,
-    is_template: bool,
-) -> Result<()> {
+/// A database's row of pg_database.
+pub struct NewDatabase<'a> {
+    pub oid: Oid,
+    pub name: &'a str,
+    pub owner: Oid,
+    pub allow_connections: bool,
+    pub is_template: bool,
+    /// -1: as many as there are.
+    pub connection_limit: i32,
+}
+
+pub fn insert_database(writer: &mut CatalogWriter<'_>, new: &NewDatabase<'_>) -> Result<()> {
     writer.insert(
         PG_DATABASE,
         &[
-            ("oid", Datum::Oid(oid)),
-            ("datname", Datum::text(name)),
-            ("datdba", Datum::Oid(owner)),
+            ("oid", Datum::Oid(new.oid)),
+            ("datname", Datum::text(new.name)),
+            ("datdba", Datum::Oid(new.owner)),
             ("encoding", Datum::Int4(6)),
             ("datlocprovider", Datum::Char(b'b')),
-            ("datistemplate", Datum::Bool(is_template)),
-            ("datallowconn", Datum::Bool(allow_connections)),
-            ("datconnlimit", Datum::Int4(-1)),
+            ("datistemplate", Datum::Bool(new.is_template)),
+            ("datallowconn", Datum::Bool(new.allow_connections)),
+            ("datconnlimit", Datum::Int4(new.connection_limit)),
             ("dattablespace", Datum::Oid(1663)),
             ("datcollate", Datum::text("C.UTF-8")),
             ("datctype", Datum::text("C.UTF-8")),

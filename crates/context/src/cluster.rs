@@ -394,7 +394,9 @@ impl Cluster {
 
     /// What the superuser that the cluster began with is called, and what his password is kept as.
     pub fn set_first_superuser(&self, name: &str, verifier: Option<&str>, park: &ThreadPark) -> Result<()> {
-        bootstrap::set_first_superuser(&self.engine, &self.template, name, verifier, park)
+        bootstrap::set_first_superuser(&self.engine, &self.template, name, verifier, park)?;
+        self.role_directory.forget();
+        Ok(())
     }
 
     /// Settings of ALTER ROLE and ALTER DATABASE for a session, by PostgreSQL's words for their sources; what stands

@@ -13,6 +13,7 @@ pub mod lock_waits;
 pub mod log;
 pub mod logged_changes;
 pub mod notify;
+pub mod privileges;
 pub mod session_context;
 pub mod settings;
 pub mod tls_facts;

@@ -15,6 +15,7 @@ impl Definitions<'_> {
         let name = s.dbname().unwrap_or("").to_string();
         let mut template = "template1".to_string();
         let mut owner = self.context().identity.current_role;
+        let (mut connection_limit, mut allow_connections, mut is_template) = (-1, true, false);
         for option in s.options() {
             let text = option_text(option.arg());
             match option.defname().unwrap_or("") {
@@ -37,8 +38,13 @@ impl Definitions<'_> {
                 }
                 // Collation is C in every database; the names are accepted where they mean that or the default.
                 "locale" | "lc_collate" | "lc_ctype" | "locale_provider" | "builtin_locale" | "icu_locale"
-                | "icu_rules" | "collation_version" | "connection_limit" | "tablespace" | "strategy" | "oid"
-                | "is_template" | "allow_connections" => {}
+                | "icu_rules" | "collation_version" | "tablespace" | "strategy" | "oid" => {}
+                "connection_limit" => connection_limit = super::role::connection_limit(option.arg())?,
+                name @ ("is_template" | "allow_connections") => {
+                    let arg = option.arg();
+                    let is_on = matches!(arg, Node::None) || super::vacuum::flag(name, arg)?;
+                    if name == "is_template" { is_template = is_on } else { allow_connections = is_on }
+                }
                 other => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("option \"{other}\" not recognized"))),
             }
         }
@@ -49,6 +55,13 @@ impl Definitions<'_> {
         let source = source.ok_or_else(|| {
             Error::new(sqlstate::INVALID_CATALOG_NAME, format!("template database \"{template}\" does not exist"))
         })?;
+        if !self.context().is_superuser() {
+            self.require_set_role(owner)?;
+            if !source.bool("datistemplate") && !self.context().owns(source.oid("datdba")) {
+                let message = format!("permission denied to copy database \"{template}\"");
+                return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
+            }
+        }
         let oid = self.context().cluster.next_oid()?;
         let map = bootstrap::read_boot_map(&self.context().cluster.engine)?;
         let source = bootstrap::open_store(&self.context().cluster.engine, &map, source.oid("oid"))?;
@@ -57,7 +70,9 @@ impl Definitions<'_> {
         let txn = context.transaction.txn.as_mut();
         let txn = txn.ok_or_else(|| Error::internal("no transaction to make a database in"))?;
         bootstrap::copy_database(&engine, txn, &source, oid, runtime)?;
-        self.write_catalog(runtime, |w| bootstrap::insert_database(w, oid, &name, owner, true, false))?;
+        let name = name.as_str();
+        let new = bootstrap::NewDatabase { oid, name, owner, allow_connections, is_template, connection_limit };
+        self.write_catalog(runtime, |w| bootstrap::insert_database(w, &new))?;
         self.finish_implicit(runtime)
     }
 

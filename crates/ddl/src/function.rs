@@ -370,7 +370,7 @@ impl Definitions<'_> {
         let oid = row.oid("oid");
         if !self.context().is_superuser() {
             if !row.bool("lanpltrusted") {
-                return Err(crate::context::privileges::permission_denied("language", name));
+                return Err(crate::privileges::permission_denied("language", name));
             }
             let privileges = super::grant::LANGUAGES.privileges(row);
             self.context_mut().require(&privileges, privilege::USAGE, ("language", name))?;

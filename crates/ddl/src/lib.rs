@@ -75,7 +75,7 @@ mod types;
 mod vacuum;
 mod view;
 
-use kilndb_context::{client, host, session_context as context, settings};
+use kilndb_context::{client, host, privileges, session_context as context, settings};
 
 use crate::client::Runtime;
 use crate::context::{Block, SessionContext};
@@ -270,7 +270,7 @@ impl Definitions<'_> {
 
     /// Takes ACCESS EXCLUSIVE (or another mode) on a table that DDL is about to change, then looks again.
     pub(crate) fn lock_for_ddl(&mut self, table: &Table, mode: LockMode, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        if table.is_catalog {
+        if table.is_catalog && !self.context().catalogs.allow_system_objects {
             return Err(Error::new(
                 sqlstate::INSUFFICIENT_PRIVILEGE,
                 format!("permission denied: \"{}\" is a system catalog", table.name),

@@ -13,7 +13,7 @@
 use super::{DefinitionStatement, Definitions};
 use crate::client::Runtime;
 use crate::context::Restriction;
-use crate::context::privileges::{permission_denied, relation_word};
+use crate::privileges::{permission_denied, relation_word};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
@@ -240,7 +240,7 @@ impl Definitions<'_> {
                 let rows = self.context_mut().catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
                 match rows.first() {
                     Some(row) if !self.context().owns(row.oid("proowner")) => Err(not_owner(
-                        crate::context::privileges::routine_word(row.char("prokind")),
+                        crate::privileges::routine_word(row.char("prokind")),
                         row.text("proname").unwrap_or(""),
                     )),
                     _ => Ok(()),

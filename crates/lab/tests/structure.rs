@@ -51,6 +51,7 @@ const MODULES: &[(&str, &[&str])] = &[(
         "logged_changes",
         "authentication",
         "cluster",
+        "privileges",
         "host",
         "session_context",
     ],

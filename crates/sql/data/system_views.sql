@@ -134,7 +134,7 @@ FROM pg_catalog.pg_statistic s
      JOIN pg_catalog.pg_class c ON c.oid = s.starelid
      JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = s.staattnum
      LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE NOT a.attisdropped;
+WHERE NOT a.attisdropped AND has_column_privilege(c.oid, a.attnum, 'select');
 
 CREATE VIEW pg_catalog.pg_stat_all_tables AS
 SELECT c.oid AS relid, n.nspname AS schemaname, c.relname,
@@ -343,7 +343,8 @@ CREATE VIEW information_schema.schemata AS
 SELECT current_database()::name AS catalog_name, n.nspname AS schema_name, u.rolname AS schema_owner,
        NULL::name AS default_character_set_catalog, NULL::name AS default_character_set_schema,
        NULL::name AS default_character_set_name, NULL::varchar AS sql_path
-FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_authid u ON u.oid = n.nspowner;
+FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_authid u ON u.oid = n.nspowner
+WHERE pg_has_role(n.nspowner, 'USAGE') OR has_schema_privilege(n.oid, 'CREATE, USAGE');
 
 CREATE VIEW information_schema.tables AS
 SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
@@ -353,15 +354,21 @@ SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.r
        (CASE WHEN c.relkind IN ('r', 'p') THEN 'YES' ELSE 'NO' END)::varchar AS is_insertable_into,
        'NO'::varchar AS is_typed, NULL::varchar AS commit_action
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'v', 'p') AND (pg_has_role(c.relowner, 'USAGE') OR has_table_privilege(c.oid, 'SELECT'));
+WHERE c.relkind IN ('r', 'v', 'p')
+      AND (pg_has_role(c.relowner, 'USAGE')
+           OR has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
+           OR has_any_column_privilege(c.oid, 'SELECT, INSERT, UPDATE, REFERENCES'));
 
 CREATE VIEW information_schema.views AS
 SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-       pg_get_viewdef(c.oid)::varchar AS view_definition, 'NONE'::varchar AS check_option, 'NO'::varchar AS is_updatable,
+       (CASE WHEN pg_has_role(c.relowner, 'USAGE') THEN pg_get_viewdef(c.oid) END)::varchar AS view_definition, 'NONE'::varchar AS check_option, 'NO'::varchar AS is_updatable,
        'NO'::varchar AS is_insertable_into, 'NO'::varchar AS is_trigger_updatable, 'NO'::varchar AS is_trigger_deletable,
        'NO'::varchar AS is_trigger_insertable_into
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'v';
+WHERE c.relkind = 'v'
+      AND (pg_has_role(c.relowner, 'USAGE')
+           OR has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
+           OR has_any_column_privilege(c.oid, 'SELECT, INSERT, UPDATE, REFERENCES'));
 
 CREATE VIEW information_schema.columns AS
 SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name, a.attname AS column_name,
@@ -412,7 +419,7 @@ FROM pg_catalog.pg_attribute a
                AND dep.refobjsubid = a.attnum AND dep.classid = 1259 AND dep.deptype = 'i'
      LEFT JOIN pg_catalog.pg_sequence s ON s.seqrelid = dep.objid
 WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v', 'p')
-      AND (pg_has_role(c.relowner, 'USAGE') OR has_table_privilege(c.oid, 'SELECT'));
+      AND (pg_has_role(c.relowner, 'USAGE') OR has_column_privilege(c.oid, a.attnum, 'SELECT, INSERT, UPDATE, REFERENCES'));
 
 CREATE VIEW information_schema.sequences AS
 SELECT current_database()::name AS sequence_catalog, n.nspname AS sequence_schema, c.relname AS sequence_name,
@@ -423,7 +430,8 @@ SELECT current_database()::name AS sequence_catalog, n.nspname AS sequence_schem
 FROM pg_catalog.pg_sequence s
      JOIN pg_catalog.pg_class c ON c.oid = s.seqrelid
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_depend d WHERE d.classid = 1259 AND d.objid = c.oid AND d.deptype = 'i');
+WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_depend d WHERE d.classid = 1259 AND d.objid = c.oid AND d.deptype = 'i')
+      AND (pg_has_role(c.relowner, 'USAGE') OR has_sequence_privilege(c.oid, 'SELECT, UPDATE, USAGE'));
 
 CREATE VIEW information_schema.table_constraints AS
 SELECT current_database()::name AS constraint_catalog, cn.nspname AS constraint_schema, k.conname AS constraint_name,
@@ -438,7 +446,10 @@ FROM pg_catalog.pg_constraint k
      JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
      JOIN pg_catalog.pg_namespace cn ON cn.oid = k.connamespace
-WHERE k.contype IN ('c', 'n', 'f', 'p', 'u') AND c.relkind IN ('r', 'p');
+WHERE k.contype IN ('c', 'n', 'f', 'p', 'u') AND c.relkind IN ('r', 'p')
+      AND (pg_has_role(c.relowner, 'USAGE')
+           OR has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
+           OR has_any_column_privilege(c.oid, 'INSERT, UPDATE, REFERENCES'));
 
 CREATE VIEW information_schema.key_column_usage AS
 SELECT current_database()::name AS constraint_catalog, cn.nspname AS constraint_schema, k.conname AS constraint_name,
@@ -451,7 +462,8 @@ FROM pg_catalog.pg_constraint k
      JOIN pg_catalog.pg_namespace cn ON cn.oid = k.connamespace
      JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[p.i]
      LEFT JOIN pg_catalog.pg_index x ON x.indexrelid = k.conindid
-WHERE k.contype IN ('p', 'u', 'f') AND c.relkind IN ('r', 'p');
+WHERE k.contype IN ('p', 'u', 'f') AND c.relkind IN ('r', 'p')
+      AND (pg_has_role(c.relowner, 'USAGE') OR has_column_privilege(c.oid, a.attnum, 'SELECT, INSERT, UPDATE, REFERENCES'));
 
 CREATE VIEW information_schema.constraint_column_usage AS
 SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name, a.attname AS column_name,
@@ -461,7 +473,7 @@ FROM pg_catalog.pg_constraint k
      JOIN pg_catalog.pg_class c ON c.oid = CASE WHEN k.contype = 'f' THEN k.confrelid ELSE k.conrelid END
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
      JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (CASE WHEN k.contype = 'f' THEN k.confkey ELSE k.conkey END)
-WHERE k.contype IN ('c', 'n', 'p', 'u', 'f') AND NOT a.attisdropped;
+WHERE k.contype IN ('c', 'n', 'p', 'u', 'f') AND NOT a.attisdropped AND pg_has_role(c.relowner, 'USAGE');
 
 CREATE VIEW information_schema.referential_constraints AS
 SELECT current_database()::name AS constraint_catalog, cn.nspname AS constraint_schema, k.conname AS constraint_name,
@@ -476,7 +488,11 @@ FROM pg_catalog.pg_constraint k
      JOIN pg_catalog.pg_namespace cn ON cn.oid = k.connamespace
      LEFT JOIN pg_catalog.pg_constraint u ON u.conrelid = k.confrelid AND u.conindid = k.conindid AND u.contype IN ('p', 'u')
      LEFT JOIN pg_catalog.pg_namespace un ON un.oid = u.connamespace
-WHERE k.contype = 'f';
+     JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+WHERE k.contype = 'f'
+      AND (pg_has_role(c.relowner, 'USAGE')
+           OR has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
+           OR has_any_column_privilege(c.oid, 'INSERT, UPDATE, REFERENCES'));
 
 CREATE VIEW pg_catalog.pg_available_extensions AS
 SELECT e.name, e.default_version, x.extversion AS installed_version, e.comment
@@ -522,7 +538,8 @@ FROM pg_catalog.pg_statistic_ext s
      LEFT JOIN pg_catalog.pg_namespace sn ON sn.oid = s.stxnamespace
      LEFT JOIN LATERAL (SELECT array_agg(i.values) AS most_common_vals, array_agg(i.nulls) AS most_common_val_nulls,
                                array_agg(i.frequency) AS most_common_freqs, array_agg(i.base_frequency) AS most_common_base_freqs
-                        FROM pg_mcv_list_items(sd.stxdmcv) i) m ON sd.stxdmcv IS NOT NULL;
+                        FROM pg_mcv_list_items(sd.stxdmcv) i) m ON sd.stxdmcv IS NOT NULL
+WHERE pg_has_role(c.relowner, 'USAGE');
 
 CREATE VIEW pg_catalog.pg_stats_ext_exprs AS
 SELECT cn.nspname AS schemaname, c.relname AS tablename, sn.nspname AS statistics_schemaname, s.stxname AS statistics_name,
@@ -569,7 +586,8 @@ FROM pg_catalog.pg_statistic_ext s
      LEFT JOIN pg_catalog.pg_namespace cn ON cn.oid = c.relnamespace
      LEFT JOIN pg_catalog.pg_namespace sn ON sn.oid = s.stxnamespace
      CROSS JOIN LATERAL unnest(pg_get_statisticsobjdef_expressions(s.oid)) WITH ORDINALITY AS e(expr, n)
-     LEFT JOIN pg_catalog.pg_statistic a ON a.starelid = s.oid AND a.staattnum = e.n;
+     LEFT JOIN pg_catalog.pg_statistic a ON a.starelid = s.oid AND a.staattnum = e.n
+WHERE pg_has_role(c.relowner, 'USAGE');
 
 CREATE VIEW pg_catalog.pg_hba_file_rules AS
 SELECT a.rule_number, a.file_name, a.line_number, a.type, a.database, a.user_name, a.address, a.netmask, a.auth_method,

@@ -15,5 +15,5 @@ pub mod routine;
 pub mod session;
 
 pub use instance::Instance;
-use kilndb_context::{client, host, log, session_context as context, settings};
+use kilndb_context::{client, host, log, privileges, session_context as context, settings};
 use kilndb_ddl as ddl;

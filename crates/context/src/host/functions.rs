@@ -5,7 +5,7 @@ use super::session_function::{self, Call, session_functions};
 use super::views::INET;
 use super::{StatementHost, relation_by_text};
 use crate::client::SessionControl;
-use crate::session_context::privileges::has_on_columns;
+use crate::privileges::has_on_columns;
 use crate::settings::{LiveValue, PendingSetting, confidential, is_confidential};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::bootstrap;

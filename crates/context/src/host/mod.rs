@@ -35,7 +35,7 @@ pub use sequence::{SequenceReserve, SequenceState};
 use crate::client::Runtime;
 use crate::cluster::Cluster;
 use crate::exports::Exported;
-use crate::session_context::privileges::SessionRoles;
+use crate::privileges::SessionRoles;
 use crate::settings::{PendingSettings, SessionSettings};
 use kilndb_base::env::Env;
 use kilndb_base::hash::HashMap;

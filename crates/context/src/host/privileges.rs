@@ -7,7 +7,7 @@
 use super::StatementHost;
 use super::arguments::{int_of, oid_of, text_of};
 use super::session_function::{Call, session_functions};
-use crate::session_context::privileges::has_on_columns;
+use crate::privileges::has_on_columns;
 use kilndb_base::{Error, Oid, Result, sqlstate, work::SmallSteps};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;

@@ -5,7 +5,7 @@ use super::functions::require_sequence;
 use super::identifiers::record;
 use super::sequence::{SequenceReserve, SequenceState, take_values};
 use super::session_function::session_functions;
-use crate::session_context::privileges::{has_on_columns, permission_denied};
+use crate::privileges::{has_on_columns, permission_denied};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::privilege;

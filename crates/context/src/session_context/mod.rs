@@ -14,7 +14,7 @@ mod identity;
 pub mod modes;
 pub mod notifications;
 mod planning;
-pub mod privileges;
+mod privileges;
 pub mod settings;
 mod transaction;
 

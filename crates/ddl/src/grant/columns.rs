@@ -3,7 +3,7 @@
 use super::super::Definitions;
 use super::{Grant, grants_value, invalid_privilege};
 use crate::client::Runtime;
-use crate::context::privileges::{permission_denied, relation_word};
+use crate::privileges::{permission_denied, relation_word};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;

@@ -13,7 +13,7 @@ mod object;
 
 use super::Definitions;
 use crate::client::Runtime;
-use crate::context::privileges::permission_denied;
+use crate::privileges::permission_denied;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;

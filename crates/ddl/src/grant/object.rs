@@ -53,7 +53,7 @@ impl SecuredTable {
     /// What the object is called where a privilege is missing.
     pub fn word(&self, row: &CatalogRow) -> &'static str {
         match self.table {
-            PG_PROC => crate::context::privileges::routine_word(row.char("prokind")),
+            PG_PROC => crate::privileges::routine_word(row.char("prokind")),
             _ => self.kind.word(),
         }
     }

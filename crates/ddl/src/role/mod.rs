@@ -21,6 +21,7 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use membership::{GrantedRole, MembershipOptions};
 use options::RoleOptions;
+pub(super) use setting::connection_limit;
 use std::sync::Arc;
 
 /// 42501 with what would have been needed.

@@ -215,7 +215,7 @@ impl Definitions<'_> {
                 "allow_connections" => {
                     ("datallowconn", Datum::Bool(matches!(arg, Node::None) || crate::vacuum::flag(name, arg)?))
                 }
-                "connection_limit" => ("datconnlimit", connection_limit(arg)?),
+                "connection_limit" => ("datconnlimit", Datum::Int4(connection_limit(arg)?)),
                 "tablespace" => return Err(Error::unsupported("tablespaces are not supported")),
                 other => {
                     return Err(at(
@@ -245,7 +245,8 @@ impl Definitions<'_> {
     }
 }
 
-fn connection_limit(arg: Node<'_>) -> Result<Datum> {
+/// A limit of connections, -1 for none; 22023 for any other negative number.
+pub(crate) fn connection_limit(arg: Node<'_>) -> Result<i32> {
     let limit = match arg {
         Node::None => -1,
         Node::Integer(i) => i.ival,
@@ -254,7 +255,7 @@ fn connection_limit(arg: Node<'_>) -> Result<Datum> {
     if limit < -1 {
         return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid connection limit: {limit}")));
     }
-    Ok(Datum::Int4(limit))
+    Ok(limit)
 }
 
 /// Roles of the system are not altered.

@@ -62,8 +62,23 @@ pub(crate) fn create_system_views(instance: Arc<Instance>) -> Result<()> {
     made
 }
 
+/// Gives the system views the definitions of this build, and makes those that are not there, in the open transaction.
+pub(super) fn renew_views(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
+    add_missing_views(session, runtime)?;
+    session.context.catalogs.allow_system_objects = true;
+    let script = kilndb_syntax::parse(&SYSTEM_VIEWS.replace("CREATE VIEW", "CREATE OR REPLACE VIEW"))?;
+    for statement in script.statements() {
+        let Node::ViewStmt(view) = statement.node() else { continue };
+        session.definitions("CREATE VIEW").create_view(view, statement.source(), runtime)?;
+        if let Some(txn) = &mut session.context.transaction.txn {
+            txn.next_command();
+        }
+    }
+    Ok(())
+}
+
 /// Makes the system views that are not there, in the open transaction.
-pub(super) fn add_missing_views(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
+fn add_missing_views(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
     let script = kilndb_syntax::parse(SYSTEM_VIEWS)?;
     session.context.catalogs.allow_system_objects = true;
     for statement in script.statements() {

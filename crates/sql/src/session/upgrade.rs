@@ -2,7 +2,7 @@
 //! starts, and checks all of them (`kilndb check`).
 
 use super::Session;
-use super::system_views::{StartRuntime, add_missing_views};
+use super::system_views::{StartRuntime, renew_views};
 use crate::client::Runtime;
 use crate::instance::Instance;
 use kilndb_base::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) fn upgrade_catalog(instance: Arc<Instance>, database: Arc<Database>) 
 fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runtime) -> Result<Vec<String>> {
     session.begin_block(runtime)?;
     add_missing_procedures(session, runtime)?;
-    add_missing_views(session, runtime)?;
+    renew_views(session, runtime)?;
     add_missing_grants(session, runtime)?;
     let problems = session.definitions("").settle_all_definitions(runtime)?;
     let engine = session.context.cluster.engine.clone();
