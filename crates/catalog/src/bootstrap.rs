@@ -61,17 +61,7 @@ pub fn create_cluster(engine: &Arc<Engine>, eval: &EvalContext<'_>, park: &dyn P
     let mut store = CatalogStore::default();
     create_relations(engine, &mut txn, 0, true, &mut store)?;
     create_relations(engine, &mut txn, TEMPLATE1, false, &mut store)?;
-    let mut writer = CatalogWriter {
-        store: &store,
-        database: TEMPLATE1,
-        txn: &mut txn,
-        park,
-        temporary: None,
-        wrote_shared: false,
-        changes: Default::default(),
-        definitions: Default::default(),
-        grants_defaults: false,
-    };
+    let mut writer = CatalogWriter::plain(&store, TEMPLATE1, &mut txn, park);
     fill_facts(&mut writer, eval)?;
     fill_fixed_rows(&mut writer)?;
     fill_classes(&mut writer)?;
@@ -126,17 +116,7 @@ pub fn set_first_superuser(
     if let Some(verifier) = verifier {
         new.set("rolpassword", Datum::text(verifier));
     }
-    let mut writer = CatalogWriter {
-        store: template,
-        database: TEMPLATE1,
-        txn: &mut txn,
-        park,
-        temporary: None,
-        wrote_shared: false,
-        changes: Default::default(),
-        definitions: Default::default(),
-        grants_defaults: false,
-    };
+    let mut writer = CatalogWriter::plain(template, TEMPLATE1, &mut txn, park);
     writer.update(&old, new.values())?;
     txn.commit(kilndb_storage::CommitMode::Sync, park)?;
     Ok(())
@@ -671,17 +651,7 @@ pub fn copy_database(
         }
     }
     copy_user_relations(engine, txn, template, &snapshot, &mut moved, park)?;
-    let mut writer = CatalogWriter {
-        store: &store,
-        database,
-        txn,
-        park,
-        temporary: None,
-        wrote_shared: false,
-        changes: Default::default(),
-        definitions: Default::default(),
-        grants_defaults: false,
-    };
+    let mut writer = CatalogWriter::plain(&store, database, txn, park);
     for table in BUILTINS.tables.iter().filter(|t| !t.shared) {
         for mut row in template.scan(table.oid, &snapshot)? {
             if table.oid == PG_CLASS

@@ -21,8 +21,9 @@ use super::known_partitions::{CachedPartition, PartitionMapCache, SharedPartitio
 use super::model::*;
 use super::partition::PartitionMap;
 use super::planner_settings::PlannerSettings;
-use super::privileges::{Privileges, SecuredKind, privilege};
+use super::privileges::{Privileges, privilege};
 use super::roles::Roles;
+use super::secured_objects::SCHEMAS;
 use super::store::CatalogStore;
 use super::temporary::{self, TemporaryCatalog, is_temporary};
 use kilndb_base::hash::{HashMap, HashSet};
@@ -447,12 +448,7 @@ impl CatalogReader<'_> {
             return Ok(found.clone());
         }
         let rows = self.lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)])?;
-        let of_row = |row: &CatalogRow| Privileges {
-            kind: SecuredKind::Schema,
-            owner: row.oid("nspowner"),
-            list: row.grants("nspacl"),
-        };
-        let found = rows.first().map(of_row);
+        let found = rows.first().map(|row| SCHEMAS.privileges(row));
         self.objects(oid).schema_privileges.insert(oid, found.clone());
         Ok(found)
     }

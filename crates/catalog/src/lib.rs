@@ -42,6 +42,7 @@ pub mod routine;
 mod routine_read;
 pub mod row_shape;
 mod rows;
+pub mod secured_objects;
 pub mod shared_dependencies;
 pub mod storage_parameters;
 pub mod store;

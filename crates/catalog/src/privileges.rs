@@ -366,19 +366,7 @@ mod tests {
     const OWNER: Oid = 1;
 
     fn roles() -> Roles {
-        let role = |oid| Role {
-            oid,
-            name: format!("r{oid}"),
-            is_superuser: false,
-            inherits: true,
-            creates_roles: false,
-            creates_databases: false,
-            logs_in: true,
-            replicates: false,
-            bypasses_row_security: false,
-            connection_limit: -1,
-        };
-        Roles::new((1..=4).map(role).collect(), Vec::new(), Vec::new())
+        Roles::new((1..=4).map(Role::plain).collect(), Vec::new(), Vec::new())
     }
 
     fn change(is_grant: bool, option: bool, cascades: bool, from: Oid, to: &[Oid]) -> GrantChange<'_> {

@@ -70,6 +70,25 @@ pub struct Role {
     pub connection_limit: i32,
 }
 
+#[cfg(test)]
+impl Role {
+    /// One that inherits and logs in, and may do nothing else.
+    pub fn plain(oid: Oid) -> Role {
+        Role {
+            oid,
+            name: format!("r{oid}"),
+            is_superuser: false,
+            inherits: true,
+            creates_roles: false,
+            creates_databases: false,
+            logs_in: true,
+            replicates: false,
+            bypasses_row_security: false,
+            connection_limit: -1,
+        }
+    }
+}
+
 /// A row of pg_auth_members.
 #[derive(Clone, Debug)]
 pub struct Membership {
@@ -293,19 +312,8 @@ impl RoleDirectory {
 mod tests {
     use super::*;
 
-    pub fn role(oid: Oid, is_superuser: bool) -> Role {
-        Role {
-            oid,
-            name: format!("r{oid}"),
-            is_superuser,
-            inherits: true,
-            creates_roles: false,
-            creates_databases: false,
-            logs_in: true,
-            replicates: false,
-            bypasses_row_security: false,
-            connection_limit: -1,
-        }
+    fn role(oid: Oid, is_superuser: bool) -> Role {
+        Role { is_superuser, ..Role::plain(oid) }
     }
 
     fn member(member: Oid, role: Oid, [admin, inherit, set]: [bool; 3]) -> Membership {

@@ -9,7 +9,8 @@ use super::cache::{CatalogReader, split_expressions};
 use super::catalog_row::CatalogRow;
 use super::ids::*;
 use super::model::FunctionInfo;
-use super::privileges::{Privileges, SecuredKind};
+use super::privileges::Privileges;
+use super::secured_objects::ROUTINES;
 use super::temporary::{TEMPORARY_SCHEMA, is_temporary};
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
@@ -102,10 +103,7 @@ impl CatalogReader<'_> {
             return Ok(found.clone());
         }
         let rows = self.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
-        let found = rows.first().and_then(|row| {
-            let list = row.grants("proacl")?;
-            Some(Privileges { kind: SecuredKind::Function, owner: row.oid("proowner"), list: Some(list) })
-        });
+        let found = rows.first().map(|row| ROUTINES.privileges(row)).filter(|of| of.list.is_some());
         self.objects(oid).function_privileges.insert(oid, found.clone());
         Ok(found)
     }

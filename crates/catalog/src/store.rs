@@ -158,6 +158,28 @@ pub struct WrittenDefinitions {
     pub deleted: Vec<(Oid, Oid)>,
 }
 
+impl<'a> CatalogWriter<'a> {
+    /// Writes as it is told, without temporary objects and without the grants that new objects begin with.
+    pub fn plain(
+        store: &'a CatalogStore,
+        database: Oid,
+        txn: &'a mut Transaction,
+        park: &'a dyn Park,
+    ) -> CatalogWriter<'a> {
+        CatalogWriter {
+            store,
+            database,
+            txn,
+            park,
+            temporary: None,
+            wrote_shared: false,
+            changes: Default::default(),
+            definitions: WrittenDefinitions::default(),
+            grants_defaults: false,
+        }
+    }
+}
+
 impl CatalogWriter<'_> {
     /// `values`: (column, value); columns not named are NULL if they may be, else zero, false or empty.
     pub fn insert(&mut self, table: Oid, values: &[(&str, Datum)]) -> Result<RowId> {

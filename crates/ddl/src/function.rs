@@ -372,7 +372,7 @@ impl Definitions<'_> {
             if !row.bool("lanpltrusted") {
                 return Err(crate::privileges::permission_denied("language", name));
             }
-            let privileges = super::grant::LANGUAGES.privileges(row);
+            let privileges = kilndb_catalog::secured_objects::LANGUAGES.privileges(row);
             self.context_mut().require(&privileges, privilege::USAGE, ("language", name))?;
         }
         if matches!(name, "c" | "internal") {

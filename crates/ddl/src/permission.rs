@@ -254,7 +254,7 @@ impl Definitions<'_> {
     pub(crate) fn require_on_own_database(&mut self, wanted: u64) -> Result<()> {
         let name = self.context().database.name.clone();
         let Some(row) = self.context().cluster.database_row(&name)? else { return Ok(()) };
-        let privileges = super::grant::DATABASES.privileges(&row);
+        let privileges = kilndb_catalog::secured_objects::DATABASES.privileges(&row);
         self.context_mut().require(&privileges, wanted, ("database", &name))
     }
 
@@ -308,7 +308,7 @@ impl Definitions<'_> {
             row = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?.pop();
         }
         let Some(row) = row else { return Ok(()) };
-        let privileges = super::grant::TYPES.privileges(&row);
+        let privileges = kilndb_catalog::secured_objects::TYPES.privileges(&row);
         let shown = self.type_shown(oid, runtime)?;
         self.context_mut().require(&privileges, privilege::USAGE, ("type", &shown))
     }

@@ -13,6 +13,7 @@ use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::{PUBLIC_ROLE, Privileges, SecuredKind, grant_options, privilege};
 use kilndb_catalog::roles::RolesInDatabase;
+use kilndb_catalog::secured_objects::{DATABASES, LANGUAGES, ROUTINES, SCHEMAS, SecuredTable, TABLESPACES, TYPES};
 use kilndb_catalog::shared_dependencies::owned_table;
 use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_types::Datum;
@@ -176,112 +177,53 @@ fn on_column(call: &Call<'_, '_>) -> Result<Datum> {
     })
 }
 
-/// Objects that a row of a system table stands for.
-struct RowKind {
-    kind: SecuredKind,
+/// Objects that a row of a system table stands for, as a function asks about them.
+struct RowQuestion {
+    secured: &'static SecuredTable,
     words: Words,
-    /// The system table, its indexes by OID and by name.
-    table: Oid,
-    by_oid: Oid,
-    by_name: Oid,
-    missing: kilndb_base::SqlState,
-    owner: &'static str,
-    grants: &'static str,
-    /// The type whose input finds an object by its text, 0: the name is looked up as it is.
+    /// The type whose input finds an object by its text; 0: the name is looked up as it is.
     input: Oid,
 }
 
-const DATABASE: RowKind = RowKind {
-    kind: SecuredKind::Database,
+const DATABASE: RowQuestion = RowQuestion {
+    secured: &DATABASES,
     words: &[
         ("CREATE", privilege::CREATE),
         ("TEMPORARY", privilege::TEMPORARY),
         ("TEMP", privilege::TEMPORARY),
         ("CONNECT", privilege::CONNECT),
     ],
-    table: PG_DATABASE,
-    by_oid: PG_DATABASE_OID_INDEX,
-    by_name: PG_DATABASE_DATNAME_INDEX,
-    missing: sqlstate::INVALID_CATALOG_NAME,
-    owner: "datdba",
-    grants: "datacl",
     input: 0,
 };
-const SCHEMA: RowKind = RowKind {
-    kind: SecuredKind::Schema,
-    words: &[("CREATE", privilege::CREATE), ("USAGE", privilege::USAGE)],
-    table: PG_NAMESPACE,
-    by_oid: PG_NAMESPACE_OID_INDEX,
-    by_name: PG_NAMESPACE_NSPNAME_INDEX,
-    missing: sqlstate::INVALID_SCHEMA_NAME,
-    owner: "nspowner",
-    grants: "nspacl",
-    input: 0,
-};
-const LANGUAGE: RowKind = RowKind {
-    kind: SecuredKind::Language,
-    words: &[("USAGE", privilege::USAGE)],
-    table: PG_LANGUAGE,
-    by_oid: PG_LANGUAGE_OID_INDEX,
-    by_name: PG_LANGUAGE_NAME_INDEX,
-    missing: sqlstate::UNDEFINED_OBJECT,
-    owner: "lanowner",
-    grants: "lanacl",
-    input: 0,
-};
-const TABLESPACE: RowKind = RowKind {
-    kind: SecuredKind::Tablespace,
-    words: &[("CREATE", privilege::CREATE)],
-    table: PG_TABLESPACE,
-    by_oid: PG_TABLESPACE_OID_INDEX,
-    by_name: PG_TABLESPACE_SPCNAME_INDEX,
-    missing: sqlstate::UNDEFINED_OBJECT,
-    owner: "spcowner",
-    grants: "spcacl",
-    input: 0,
-};
-const FUNCTION: RowKind = RowKind {
-    kind: SecuredKind::Function,
-    words: &[("EXECUTE", privilege::EXECUTE)],
-    table: PG_PROC,
-    by_oid: PG_PROC_OID_INDEX,
-    by_name: 0,
-    missing: sqlstate::UNDEFINED_FUNCTION,
-    owner: "proowner",
-    grants: "proacl",
-    input: oids::REGPROCEDURE,
-};
-const TYPE: RowKind = RowKind {
-    kind: SecuredKind::Type,
-    words: &[("USAGE", privilege::USAGE)],
-    table: PG_TYPE,
-    by_oid: PG_TYPE_OID_INDEX,
-    by_name: 0,
-    missing: sqlstate::UNDEFINED_OBJECT,
-    owner: "typowner",
-    grants: "typacl",
-    input: oids::REGTYPE,
-};
+const SCHEMA: RowQuestion =
+    RowQuestion { secured: &SCHEMAS, words: &[("CREATE", privilege::CREATE), ("USAGE", privilege::USAGE)], input: 0 };
+const LANGUAGE: RowQuestion = RowQuestion { secured: &LANGUAGES, words: &[("USAGE", privilege::USAGE)], input: 0 };
+const TABLESPACE: RowQuestion =
+    RowQuestion { secured: &TABLESPACES, words: &[("CREATE", privilege::CREATE)], input: 0 };
+const FUNCTION: RowQuestion =
+    RowQuestion { secured: &ROUTINES, words: &[("EXECUTE", privilege::EXECUTE)], input: oids::REGPROCEDURE };
+const TYPE: RowQuestion = RowQuestion { secured: &TYPES, words: &[("USAGE", privilege::USAGE)], input: oids::REGTYPE };
 
-fn row_of(host: &StatementHost<'_>, kind: &RowKind, object: Option<&Datum>) -> Result<Option<CatalogRow>> {
+fn row_of(host: &StatementHost<'_>, asked: &RowQuestion, object: Option<&Datum>) -> Result<Option<CatalogRow>> {
+    let secured = asked.secured;
     let oid = match object {
-        Some(Datum::Text(text)) if kind.input != 0 => super::functions::reg_lookup(host, kind.input, text)?,
+        Some(Datum::Text(text)) if asked.input != 0 => super::functions::reg_lookup(host, asked.input, text)?,
         Some(Datum::Text(name)) => {
-            let row = host.reader.lookup(kind.table, kind.by_name, &[Datum::text(&**name)])?.pop();
-            let missing = || Error::new(kind.missing, format!("{} \"{name}\" does not exist", kind.kind.word()));
+            let row = host.reader.lookup(secured.table, secured.by_name, &[Datum::text(&**name)])?.pop();
+            let missing = || Error::new(secured.missing, format!("{} \"{name}\" does not exist", secured.kind.word()));
             return row.ok_or_else(missing).map(Some);
         }
         other => oid_of(other),
     };
-    Ok(host.reader.lookup(kind.table, kind.by_oid, &[Datum::Oid(oid)])?.pop())
+    Ok(host.reader.lookup(secured.table, secured.by_oid, &[Datum::Oid(oid)])?.pop())
 }
 
-fn on_object(call: &Call<'_, '_>, kind: &RowKind) -> Result<Datum> {
+fn on_object(call: &Call<'_, '_>, asked: &RowQuestion) -> Result<Datum> {
     let Some(q) = question(call, 2, true)? else { return Ok(Datum::Null) };
-    let wanted = wanted(&q.privileges, kind.words, false)?;
-    let Some(row) = row_of(call.host, kind, q.object)? else { return Ok(Datum::Null) };
-    let mut privileges = Privileges { kind: kind.kind, owner: row.oid(kind.owner), list: row.grants(kind.grants) };
-    if kind.table == PG_TYPE {
+    let wanted = wanted(&q.privileges, asked.words, false)?;
+    let Some(row) = row_of(call.host, asked, q.object)? else { return Ok(Datum::Null) };
+    let mut privileges = asked.secured.privileges(&row);
+    if asked.secured.table == PG_TYPE {
         privileges = of_element(call.host, &row, privileges)?;
     }
     answer(call.host, q.role, &privileges, &wanted)
@@ -294,11 +236,7 @@ fn of_element(host: &StatementHost<'_>, row: &CatalogRow, own: Privileges) -> Re
         return Ok(own);
     }
     let found = host.reader.lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(element)])?.pop();
-    Ok(found.map_or(own, |row| Privileges {
-        kind: SecuredKind::Type,
-        owner: row.oid("typowner"),
-        list: row.grants("typacl"),
-    }))
+    Ok(found.map_or(own, |row| TYPES.privileges(&row)))
 }
 
 /// The list of grants of an object or of a column; NULL if it has none, or is not there.

@@ -71,15 +71,9 @@ impl SessionContext {
         let txn =
             self.transaction.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
         let mut writer = CatalogWriter {
-            store: &self.database.store,
-            database: self.database.oid,
-            txn,
-            park: runtime,
             temporary: Some(&self.shared.temporary),
-            wrote_shared: false,
-            changes: Default::default(),
-            definitions: WrittenDefinitions::default(),
             grants_defaults: true,
+            ..CatalogWriter::plain(&self.database.store, self.database.oid, txn, runtime)
         };
         let done = change(&mut writer);
         let CatalogWriter { wrote_shared, changes, definitions, .. } = writer;

@@ -20,13 +20,13 @@ use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::{
     GrantChange, PUBLIC_ROLE, Privileges, SecuredKind, changed_items, grant_options, granted_on, same_items,
 };
+use kilndb_catalog::secured_objects::SecuredTable;
 use kilndb_catalog::store::array;
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{DropBehavior, GrantTargetType, ObjectType as O, RoleSpecType};
 use kilndb_types::acl::{AclItem, privileges_named};
 use kilndb_types::{Datum, oids};
-pub(super) use object::{DATABASES, LANGUAGES, TYPES};
-use object::{SecuredObject, SecuredTable};
+use object::{GrantableRow, SecuredObject};
 
 /// A list of grants as a column has it.
 pub fn grants_value(items: &[AclItem]) -> Datum {

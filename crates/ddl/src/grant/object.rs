@@ -5,61 +5,31 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::privileges::{Privileges, SecuredKind, privilege};
+use kilndb_catalog::privileges::privilege;
+use kilndb_catalog::secured_objects::{DATABASES, LANGUAGES, ROUTINES, SCHEMAS, SecuredTable, TABLESPACES, TYPES};
 use kilndb_catalog::{Table, TableKind};
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, NodeList, nodes};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-/// A system table whose rows are objects that privileges are granted on.
-pub struct SecuredTable {
-    pub table: Oid,
-    pub kind: SecuredKind,
-    pub name: &'static str,
-    pub owner: &'static str,
-    pub grants: &'static str,
-}
-
-macro_rules! secured {
-    ($name:ident, $table:ident, $kind:ident, $prefix:literal) => {
-        pub static $name: SecuredTable = SecuredTable {
-            table: $table,
-            kind: SecuredKind::$kind,
-            name: concat!($prefix, "name"),
-            owner: concat!($prefix, "owner"),
-            grants: concat!($prefix, "acl"),
-        };
-    };
-}
-secured!(SCHEMAS, PG_NAMESPACE, Schema, "nsp");
-secured!(ROUTINES, PG_PROC, Function, "pro");
-secured!(LANGUAGES, PG_LANGUAGE, Language, "lan");
-secured!(TYPES, PG_TYPE, Type, "typ");
-secured!(TABLESPACES, PG_TABLESPACE, Tablespace, "spc");
-pub static DATABASES: SecuredTable = SecuredTable {
-    table: PG_DATABASE,
-    kind: SecuredKind::Database,
-    name: "datname",
-    owner: "datdba",
-    grants: "datacl",
-};
-
-impl SecuredTable {
-    pub fn privileges(&self, row: &CatalogRow) -> Privileges {
-        Privileges { kind: self.kind, owner: row.oid(self.owner), list: row.grants(self.grants) }
-    }
-
+/// What GRANT asks of an object that a row stands for.
+pub trait GrantableRow {
     /// What the object is called where a privilege is missing.
-    pub fn word(&self, row: &CatalogRow) -> &'static str {
+    fn word(&self, row: &CatalogRow) -> &'static str;
+    /// Some objects have privileges that nobody grants.
+    fn refuse(&self, row: &CatalogRow) -> Result<()>;
+}
+
+impl GrantableRow for SecuredTable {
+    fn word(&self, row: &CatalogRow) -> &'static str {
         match self.table {
             PG_PROC => crate::privileges::routine_word(row.char("prokind")),
             _ => self.kind.word(),
         }
     }
 
-    /// Some objects have privileges that nobody grants.
-    pub fn refuse(&self, row: &CatalogRow) -> Result<()> {
+    fn refuse(&self, row: &CatalogRow) -> Result<()> {
         let grantless = |message: String, more: fn(Error) -> Error| {
             Err(more(Error::new(sqlstate::INVALID_GRANT_OPERATION, message)))
         };
@@ -98,6 +68,12 @@ impl Definitions<'_> {
         Ok(row.map(|row| SecuredObject::Row(table, row)))
     }
 
+    /// An object that its name alone finds.
+    fn secured_by_name(&mut self, table: &'static SecuredTable, name: &str) -> Result<SecuredObject> {
+        let missing = || Error::new(table.missing, format!("{} \"{name}\" does not exist", table.kind.word()));
+        self.secured_row(table, table.by_name, Datum::text(name))?.ok_or_else(missing)
+    }
+
     pub(super) fn named_objects(&mut self, s: &nodes::GrantStmt, runtime: &dyn Runtime) -> Result<Vec<SecuredObject>> {
         let mut objects = Vec::new();
         for node in kilndb_syntax::nodes_of(s.objects()) {
@@ -108,11 +84,6 @@ impl Definitions<'_> {
 
     fn named_object(&mut self, node: Node<'_>, kind: O::Type, runtime: &dyn Runtime) -> Result<SecuredObject> {
         let name = node.as_str().unwrap_or("").to_string();
-        let missing = |state, word: &str| Error::new(state, format!("{word} \"{name}\" does not exist"));
-        let by_name = |definitions: &mut Self, table, index, state, word: &str| {
-            let found = definitions.secured_row(table, index, Datum::text(&name))?;
-            found.ok_or_else(|| missing(state, word))
-        };
         match kind {
             O::OBJECT_TABLE | O::OBJECT_SEQUENCE => {
                 let Node::RangeVar(r) = node else { return Err(Error::internal("GRANT on no relation")) };
@@ -126,19 +97,16 @@ impl Definitions<'_> {
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.secured_type(node, kind, runtime),
             O::OBJECT_SCHEMA => {
                 let oid = self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
-                let oid = oid.ok_or_else(|| missing(sqlstate::INVALID_SCHEMA_NAME, "schema"))?;
-                let found = self.secured_row(&SCHEMAS, PG_NAMESPACE_OID_INDEX, Datum::Oid(oid))?;
-                found.ok_or_else(|| missing(sqlstate::INVALID_SCHEMA_NAME, "schema"))
+                match oid {
+                    // A session's own is found by a word that is not its name.
+                    Some(oid) => self.secured_row(&SCHEMAS, SCHEMAS.by_oid, Datum::Oid(oid))?,
+                    None => None,
+                }
+                .map_or_else(|| self.secured_by_name(&SCHEMAS, &name), Ok)
             }
-            O::OBJECT_DATABASE => {
-                by_name(self, &DATABASES, PG_DATABASE_DATNAME_INDEX, sqlstate::INVALID_CATALOG_NAME, "database")
-            }
-            O::OBJECT_LANGUAGE => {
-                by_name(self, &LANGUAGES, PG_LANGUAGE_NAME_INDEX, sqlstate::UNDEFINED_OBJECT, "language")
-            }
-            O::OBJECT_TABLESPACE => {
-                by_name(self, &TABLESPACES, PG_TABLESPACE_SPCNAME_INDEX, sqlstate::UNDEFINED_OBJECT, "tablespace")
-            }
+            O::OBJECT_DATABASE => self.secured_by_name(&DATABASES, &name),
+            O::OBJECT_LANGUAGE => self.secured_by_name(&LANGUAGES, &name),
+            O::OBJECT_TABLESPACE => self.secured_by_name(&TABLESPACES, &name),
             O::OBJECT_PARAMETER_ACL => {
                 let known = crate::settings::definition(&name).map(|d| d.name.to_ascii_lowercase());
                 let is_custom = name.contains('.');

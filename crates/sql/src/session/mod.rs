@@ -53,7 +53,8 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
 use kilndb_catalog::cache::Database;
 use kilndb_catalog::catalog_row::CatalogRow;
-use kilndb_catalog::privileges::{Privileges, SecuredKind, privilege};
+use kilndb_catalog::privileges::privilege;
+use kilndb_catalog::secured_objects::DATABASES;
 use kilndb_context::cluster::Cluster;
 use std::rc::Rc;
 
@@ -193,7 +194,7 @@ fn starting_settings(
 /// 42501 unless a role may connect to a database.
 fn refuse_connection(cluster: &Cluster, name: &str, role: Oid, database: Oid) -> Result<()> {
     let Some(row) = cluster.database_row(name)? else { return Ok(()) };
-    let privileges = Privileges { kind: SecuredKind::Database, owner: row.oid("datdba"), list: row.grants("datacl") };
+    let privileges = DATABASES.privileges(&row);
     let (_, roles) = cluster.roles()?;
     if privileges.has_all(role, privilege::CONNECT, roles.seen_from(database)) {
         return Ok(());
