@@ -163,7 +163,9 @@ impl Binder<'_> {
         let saved = self.source.replace(Arc::from(sql));
         let bound = self.for_owner_of(table, || self.trusting(|| self.bind_select(s, None)));
         self.source.replace(saved);
-        bound
+        let mut bound = bound?;
+        bound.is_barrier = table.is_security_barrier;
+        Ok(bound)
     }
 
     fn rename_columns(&self, item: &mut NsItem, alias: Option<&nodes::Alias>) -> Result<()> {

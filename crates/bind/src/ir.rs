@@ -512,6 +512,8 @@ pub struct Query {
     pub offset: Option<Expr>,
     pub with_ties: bool,
     pub locks: Vec<RowLock>,
+    /// A view's that hides rows: nothing that could tell of them is asked of rows that it has not let through.
+    pub is_barrier: bool,
     /// Of the whole of a statement, or of a body that was put into one: the relations that it names.
     pub accesses: Vec<super::access::RelationAccess>,
 }
@@ -548,6 +550,7 @@ impl Default for Query {
             with_ties: false,
             locks: Vec::new(),
             accesses: Vec::new(),
+            is_barrier: false,
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use super::model::*;
 use kilndb_base::Oid;
-use kilndb_base::hash::{HashMap, HashMapExt};
+use kilndb_base::hash::{HashMap, HashMapExt, HashSet};
 use kilndb_base::sync::{Arc, LazyLock};
 
 pub const FIRST_USER_OID: Oid = 16384;
@@ -122,6 +122,17 @@ pub struct OperatorClass {
 }
 
 pub static BUILTINS: LazyLock<Builtins> = LazyLock::new(load);
+
+static LEAKPROOF: LazyLock<HashSet<Oid>> = LazyLock::new(|| {
+    let file = &FILES.pg_proc;
+    let (oid, leakproof) = (file.column("oid"), file.column("proleakproof"));
+    file.rows.iter().filter(|row| flag(row[leakproof])).map(|row| number(row[oid])).collect()
+});
+
+/// Whether a built-in function tells nothing of its arguments but by its result: PostgreSQL's proleakproof.
+pub fn is_leakproof(function: Oid) -> bool {
+    LEAKPROOF.contains(&function)
+}
 
 pub fn number<T: std::str::FromStr + Default>(field: Option<&str>) -> T {
     field.and_then(|f| f.parse().ok()).unwrap_or_default()

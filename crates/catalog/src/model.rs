@@ -62,6 +62,8 @@ pub struct Table {
     pub grants: Option<Arc<[AclItem]>>,
     /// A view whose relations are read with the privileges of whoever reads the view.
     pub is_security_invoker: bool,
+    /// A view that hides rows from functions that could tell of them.
+    pub is_security_barrier: bool,
     pub kind: TableKind,
     /// 'p', 'u', 't' as in pg_class.relpersistence; 'g': global temporary.
     pub persistence: u8,

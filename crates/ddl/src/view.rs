@@ -129,7 +129,10 @@ impl Definitions<'_> {
         for option in s.options() {
             let Node::DefElem(d) = option else { continue };
             match d.defname() {
-                Some(name @ ("security_barrier" | "security_invoker")) => options.push(format!("{name}=true")),
+                Some(name @ ("security_barrier" | "security_invoker")) => {
+                    let is_on = matches!(d.arg(), Node::None) || super::vacuum::flag(name, d.arg())?;
+                    options.push(format!("{name}={is_on}"));
+                }
                 other => {
                     let name = other.unwrap_or("");
                     return Err(Error::new(

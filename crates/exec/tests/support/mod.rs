@@ -259,6 +259,7 @@ impl Db {
             owner: 10,
             grants: None,
             is_security_invoker: false,
+            is_security_barrier: false,
             kind: TableKind::Table,
             persistence: b'p',
             delete_rows: false,

@@ -19,6 +19,7 @@
 //! 4. A level is walked once for folding, and the other passes look at levels only that have what they are about: a
 //!    statement that reads a row by its key is walked, and that is all.
 
+mod barrier;
 mod conditions;
 mod cte;
 mod equivalence;

@@ -24,7 +24,8 @@ pub(super) fn pull_up(q: &mut Query) -> Result<()> {
 
 /// Can the relations of a subquery stand where it stands?
 fn is_simple(q: &Query) -> bool {
-    only_joins(q)
+    !q.is_barrier
+        && only_joins(q)
         && matches!(q.distinct, Distinct::No)
         && q.order_by.is_empty()
         && !q.rels.iter().any(|r| matches!(&r.kind, RelKind::Values(rows) if rows.len() != 1))

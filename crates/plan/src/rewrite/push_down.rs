@@ -65,13 +65,14 @@ impl Push<'_> {
         if !is_safe(inner, &mut unsafe_columns) {
             return Ok(());
         }
-        let level = &self.level;
+        let (level, is_barrier) = (&self.level, inner.is_barrier);
         let may_push = |e: &Expr| {
             let mut columns = Vec::new();
             e.columns(&mut columns);
             columns.retain(|c| level.contains(&c.rel));
             !e.is_volatile()
                 && !e.has_sublink()
+                && (!is_barrier || super::barrier::tells_nothing(e))
                 && !columns.is_empty()
                 && columns.iter().all(|c| c.rel == id && c.att > 0 && !unsafe_columns.contains(&c.att))
         };
