@@ -109,7 +109,7 @@ impl Definitions<'_> {
         let mut columns = parent.as_ref().map(|p| self.partition_columns(p)).unwrap_or_default();
         let mut constraints: Vec<(&nodes::Constraint, Option<String>)> = Vec::new();
         let mut likes = Likes::default();
-        let of = ColumnTable { name: &name, schema, persistence };
+        let of = ColumnTable { name: &name, schema, persistence, owner: None };
         for element in s.table_elts() {
             match element {
                 Node::ColumnDef(c) if is_partition => {

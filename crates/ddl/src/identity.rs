@@ -191,14 +191,14 @@ impl Definitions<'_> {
         Ok((found.oid, column_of(&found, column)?.attnum))
     }
 
-    /// ALTER SEQUENCE … SET SCHEMA of one that goes with a table.
-    pub(super) fn refuse_owned_sequence(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
+    /// What is not done to a sequence that goes with a table, but to the table: 0A000 with this message.
+    pub(super) fn refuse_owned_sequence(&mut self, table: &Table, message: &str, runtime: &dyn Runtime) -> Result<()> {
         if table.kind != kilndb_catalog::TableKind::Sequence {
             return Ok(());
         }
         let Some(link) = self.sequence_link(table.oid)? else { return Ok(()) };
         let owner = self.context_mut().table_by_oid(link.oid("refobjid"), runtime)?;
-        Err(Error::unsupported("cannot move an owned sequence into another schema")
+        Err(Error::unsupported(message)
             .with_detail(format!("Sequence \"{}\" is linked to table \"{}\".", table.name, owner.name)))
     }
 }

@@ -331,7 +331,7 @@ impl Definitions<'_> {
         };
         let table = self.context_mut().relation_of(r, runtime)?;
         super::alter_table::refuse_plain(s.object_type, &table)?;
-        self.refuse_owned_sequence(&table, runtime)?;
+        self.refuse_owned_sequence(&table, "cannot move an owned sequence into another schema", runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), s.newschema() == Some("pg_temp"), runtime)?;
         if is_temporary(schema) != is_temporary(table.schema_oid) {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));

@@ -7,6 +7,7 @@ use super::create_table::{NewColumn, NewTable};
 use crate::client::Runtime;
 use crate::host::SequenceState;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{SequenceOptions, Table};
@@ -151,11 +152,14 @@ pub(super) struct ColumnTable<'a> {
     pub name: &'a str,
     pub schema: Oid,
     pub persistence: u8,
+    /// None: whoever makes the table.
+    pub owner: Option<Oid>,
 }
 
 impl ColumnTable<'_> {
     pub fn of(table: &Table) -> ColumnTable<'_> {
-        ColumnTable { name: &table.name, schema: table.schema_oid, persistence: table.persistence }
+        let owner = Some(table.owner);
+        ColumnTable { name: &table.name, schema: table.schema_oid, persistence: table.persistence, owner }
     }
 }
 
@@ -248,7 +252,13 @@ impl Definitions<'_> {
         let options = given.options(None, type_oid)?;
         // The sessions draw from one sequence.
         let persistence = if table.persistence == GLOBAL { b'p' } else { table.persistence };
-        self.insert_sequence(&name, table.schema, persistence, &options, runtime)
+        let sequence = self.insert_sequence(&name, table.schema, persistence, &options, runtime)?;
+        if let Some(owner) = table.owner.filter(|owner| *owner != self.context().identity.current_role) {
+            // Whoever alters a table for its owner makes the sequence for him, too.
+            let give = |row: &mut CatalogRow| row.set("relowner", Datum::Oid(owner));
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, sequence, runtime, give)?;
+        }
+        Ok(sequence)
     }
 
     pub(super) fn free_sequence_name(

@@ -159,7 +159,8 @@ impl Definitions<'_> {
         let persistence = if kilndb_catalog::temporary::is_temporary(schema) { b't' } else { b'p' };
         let mut columns: Vec<super::create_table::NewColumn> = Vec::new();
         for c in s.coldeflist() {
-            let column = self.new_column(c, ColumnTable { name: &name, schema, persistence }, source, runtime)?;
+            let column =
+                self.new_column(c, ColumnTable { name: &name, schema, persistence, owner: None }, source, runtime)?;
             if columns.iter().any(|known| known.name == column.name) {
                 return Err(Error::new(
                     sqlstate::DUPLICATE_COLUMN,

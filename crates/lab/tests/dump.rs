@@ -176,6 +176,75 @@ fn dumps_say_what_postgres_says() {
     server.stop().expect("an orderly end");
 }
 
+/// A cluster's roles, databases and all in them, without what differs between servers: how a database is made, the role
+/// that every cluster has, how views are laid out.
+fn dump_of_all(at: &Address) -> String {
+    let dump = without_keys(&run_all(at));
+    let of_server = |line: &&str| {
+        let of_database = line.starts_with("CREATE DATABASE ");
+        !of_database && !line.ends_with("ROLE postgres;") && !line.starts_with("ALTER ROLE postgres ")
+    };
+    let kept: Vec<&str> = dump.lines().filter(of_server).collect();
+    // PostgreSQL lays queries out over several lines.
+    kept.join("\n").split_whitespace().collect::<Vec<_>>().join(" ").replace("; ", ";\n")
+}
+
+fn run_all(at: &Address) -> String {
+    let output = Command::new(postgres::program("pg_dumpall").expect("pg_dumpall"))
+        .args(["-h", &at.host, "-p", &at.port.to_string(), "-U", "postgres"])
+        .output()
+        .unwrap_or_else(|e| panic!("pg_dumpall: {e}"));
+    assert!(output.status.success(), "pg_dumpall: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn restore_all(at: &Address, file: &Path) {
+    // The role that runs it is there already: that statement fails, and the others do not depend on it.
+    let output = Command::new(postgres::program("psql").expect("psql"))
+        .args(["-h", &at.host, "-p", &at.port.to_string(), "-U", "postgres", "-qX", "-o", "/dev/null", "-f"])
+        .arg(file)
+        .output()
+        .unwrap_or_else(|e| panic!("psql: {e}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let unexpected: Vec<&str> = errors.lines().filter(|line| !line.contains("\"postgres\" already exists")).collect();
+    assert!(unexpected.is_empty(), "psql: {unexpected:?}");
+}
+
+/// Roles, memberships, owners, grants and default privileges come back from pg_dumpall, PostgreSQL's too.
+#[test]
+fn whole_clusters_restore_to_the_same() {
+    let roles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/dump/roles.sql");
+    let temps = [(); 3].map(|()| TempDir::new("dump-all").expect("a folder"));
+    let (source, target) = (kilndb(&temps[0]), kilndb(&temps[1]));
+    restore_all(source.address(), &roles);
+    let file = temps[0].path().join("all.sql");
+    std::fs::write(&file, run_all(source.address())).expect("a file");
+    restore_all(target.address(), &file);
+    let own = dump_of_all(source.address());
+    assert!(own.contains("ALTER DEFAULT PRIVILEGES") && own.contains("GRANT dump_app TO dump_noinh WITH ADMIN OPTION"));
+    assert_same("pg_dumpall", &own, &dump_of_all(target.address()));
+
+    if postgres::program("postgres").is_err() {
+        println!("skipped: no server of PostgreSQL {} (scripts/setup.sh postgres)", postgres::MAJOR);
+        return;
+    }
+    let port = process::free_port().expect("a free port");
+    let postgres = postgres::start(temps[2].path(), port, &["fsync=off"]).expect("PostgreSQL");
+    restore_all(postgres.address(), &roles);
+    // Each password has a salt of its own.
+    let without_passwords = |dump: String| -> String {
+        let cut = |line: &str| line.split(" PASSWORD ").next().unwrap_or(line).to_string();
+        dump.lines().map(cut).collect::<Vec<_>>().join("\n")
+    };
+    assert_same(
+        "what PostgreSQL's pg_dumpall says",
+        &without_passwords(dump_of_all(postgres.address())),
+        &without_passwords(own),
+    );
+    source.stop().expect("an orderly end");
+    target.stop().expect("an orderly end");
+}
+
 /// A statement's first value; panics if it fails.
 fn value(client: &mut Client, sql: &str) -> String {
     client.value(sql).unwrap_or_else(|e| panic!("{sql}: {e}")).unwrap_or_default()

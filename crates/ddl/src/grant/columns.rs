@@ -132,7 +132,8 @@ impl Definitions<'_> {
         if table.owner == owner {
             return Ok(());
         }
-        self.refuse_owned_sequence(table, runtime)?;
+        let message = format!("cannot change owner of sequence \"{}\"", table.name);
+        self.refuse_owned_sequence(table, &message, runtime)?;
         self.require_new_owner(owner, Some(table.schema_oid), runtime)?;
         let mut relations = vec![table.oid];
         relations.extend(table.indexes.iter().map(|index| index.oid));
