@@ -14,7 +14,6 @@ use kilndb_bind::{self, is_polymorphic};
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::routine::ArgumentMode;
 use kilndb_catalog::store::{array, vector};
 use kilndb_catalog::{CatalogView, FunctionInfo};
@@ -368,13 +367,7 @@ impl Definitions<'_> {
         let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("language \"{name}\" does not exist"));
         let row = found.ok_or_else(missing)?;
         let oid = row.oid("oid");
-        if !self.context().is_superuser() {
-            if !row.bool("lanpltrusted") {
-                return Err(crate::privileges::permission_denied("language", name));
-            }
-            let privileges = kilndb_catalog::secured_objects::LANGUAGES.privileges(row);
-            self.context_mut().require(&privileges, privilege::USAGE, ("language", name))?;
-        }
+        self.context_mut().require_language(name)?;
         if matches!(name, "c" | "internal") {
             return Err(Error::unsupported(format!("functions in language \"{name}\" are not supported")));
         }

@@ -281,12 +281,19 @@ fn progress(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             format!("invalid command name: \"{}\"", text_of(args.first())),
         ));
     }
+    let sees_all = host.has_privileges_of(PG_READ_ALL_STATS)?;
     let mut rows = Vec::new();
     for control in host.cluster.sessions().all() {
         let Some(Progress { relation, values, .. }) = control.progress.read(&kind) else { continue };
-        let database = control.activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid;
+        let (database, role) = {
+            let activity = control.activity.lock().unwrap_or_else(|e| e.into_inner());
+            (activity.database_oid, activity.user_oid)
+        };
         let mut row = vec![Datum::Int4(control.process_id), Datum::Oid(database), Datum::Oid(relation)];
         row.extend(values.iter().map(|v| Datum::Int8(*v)));
+        if !sees_all && !host.has_privileges_of(role)? {
+            row[2..].fill(Datum::Null);
+        }
         rows.push(row);
     }
     Ok(rows)

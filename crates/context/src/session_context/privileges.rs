@@ -13,7 +13,9 @@ use kilndb_bind::access::FunctionAccess;
 use kilndb_catalog::Table;
 use kilndb_catalog::privileges::{Privileges, privilege};
 use kilndb_catalog::roles::{Roles, RolesInDatabase};
+use kilndb_catalog::secured_objects::LANGUAGES;
 use kilndb_plan::Plan;
+use kilndb_types::Datum;
 
 impl SessionContext {
     /// The roles as this transaction sees them.
@@ -77,6 +79,19 @@ impl SessionContext {
             table.privileges().has_all(current, wanted, roles) || has_on_columns(current, table, columns, wanted, roles)
         };
         if self.with_roles(may)? { Ok(()) } else { Err(permission_denied(relation_word(table), &table.name)) }
+    }
+
+    /// 42501 unless the role in force may write code in a language.
+    pub fn require_language(&mut self, name: &str) -> Result<()> {
+        if self.is_superuser() {
+            return Ok(());
+        }
+        let row = self.catalog_lookup(LANGUAGES.table, LANGUAGES.by_name, &[Datum::text(name)])?.pop();
+        match row {
+            Some(row) if !row.bool("lanpltrusted") => Err(permission_denied("language", name)),
+            Some(row) => self.require(&LANGUAGES.privileges(&row), privilege::USAGE, ("language", name)),
+            None => Ok(()),
+        }
     }
 
     /// 42501 unless the role in force is the owner, or has the owner's privileges.

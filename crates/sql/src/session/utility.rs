@@ -342,6 +342,7 @@ impl Session {
         if language == "sql" {
             return Err(Error::unsupported("language \"sql\" does not support inline code execution"));
         }
+        self.context.require_language(&language)?;
         self.run_inline(&language, &body, runtime).map_err(|e| crate::ddl::function::transposed(e, source, &body))?;
         Ok("DO".to_string())
     }
