@@ -12,6 +12,7 @@ use super::arguments::text_of;
 use super::session_function::{Call, session_functions, session_rows};
 use crate::client::Progress;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::roles::PG_READ_ALL_STATS;
 use kilndb_exec::stats::{DatabaseTotals, RelationTotals};
 use kilndb_storage::{ACTORS, CheckpointStats, IoActor, IoObject, OBJECTS, StatsGroup};
 use kilndb_types::{Datum, oids};
