@@ -160,6 +160,9 @@ impl<'q> Found<'q> {
                 done = self.expression(e);
             }
         });
+        if let QueryBody::Dml(dml) = &query.body {
+            self.rules(dml);
+        }
         if !query.locks.is_empty() {
             self.locks(query);
         }
@@ -169,6 +172,35 @@ impl<'q> Found<'q> {
             }
         });
         done
+    }
+
+    /// The functions that a table's checks, generated columns and indexes call are called by whoever writes its rows.
+    fn rules(&mut self, dml: &'q Dml) {
+        let keys = dml.indexes.iter().flat_map(|index| index.expressions.iter().flatten().chain(&index.predicate));
+        let rules = dml.generated.iter().map(|a| &a.expr).chain(dml.checks.iter().map(|(_, check)| check)).chain(keys);
+        for rule in rules {
+            self.called(rule);
+        }
+    }
+
+    fn called(&mut self, e: &Expr) {
+        self.note_call(e);
+        e.for_children(&mut |child| self.called(child));
+    }
+
+    fn note_call(&mut self, e: &Expr) {
+        let function = match &e.kind {
+            ExprKind::Func(f)
+            | ExprKind::NullIf(f)
+            | ExprKind::IsDistinct { eq: f, .. }
+            | ExprKind::ScalarArray { func: f, .. } => f.oid,
+            ExprKind::Agg(a) => a.oid,
+            ExprKind::Window(w) => w.oid,
+            _ => 0,
+        };
+        if function != 0 && self.known.insert(function) {
+            self.functions.push(function);
+        }
     }
 
     /// Rows that are locked may be about to be changed: what views read is locked with them.
@@ -191,25 +223,14 @@ impl<'q> Found<'q> {
 
     fn expression(&mut self, e: &'q Expr) -> Result<()> {
         kilndb_base::stack::check()?;
-        let function = match &e.kind {
-            ExprKind::Column(c) => {
-                let columns = self.columns.entry(c.rel).or_default();
-                if !columns.contains(&c.att) {
-                    columns.push(c.att);
-                }
-                return Ok(());
+        if let ExprKind::Column(c) = &e.kind {
+            let columns = self.columns.entry(c.rel).or_default();
+            if !columns.contains(&c.att) {
+                columns.push(c.att);
             }
-            ExprKind::Func(f)
-            | ExprKind::NullIf(f)
-            | ExprKind::IsDistinct { eq: f, .. }
-            | ExprKind::ScalarArray { func: f, .. } => f.oid,
-            ExprKind::Agg(a) => a.oid,
-            ExprKind::Window(w) => w.oid,
-            _ => 0,
-        };
-        if function != 0 && self.known.insert(function) {
-            self.functions.push(function);
+            return Ok(());
         }
+        self.note_call(e);
         if let ExprKind::SubLink(s) = &e.kind {
             self.query(&s.query)?;
         }

@@ -164,10 +164,7 @@ impl Definitions<'_> {
         if found.return_type != oids::TRIGGER {
             return Err(invalid(format!("function {name} must return type trigger")));
         }
-        let restricted = self
-            .context_mut()
-            .with_catalog(runtime, |host| kilndb_bind::access::restricted_functions(&[found.oid], &host.reader))?;
-        self.context_mut().check_functions(&restricted)?;
+        self.context_mut().require_call(found.oid, runtime)?;
         Ok(found.oid)
     }
 

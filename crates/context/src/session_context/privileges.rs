@@ -6,10 +6,11 @@
 //!    change, so that it need not be asked about again.
 
 use super::SessionContext;
+use crate::client::Runtime;
 use crate::privileges::{has_on_columns, may_access, permission_denied, refuse_functions, relation_word};
 use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::access::FunctionAccess;
+use kilndb_bind::access::restricted_functions;
 use kilndb_catalog::Table;
 use kilndb_catalog::privileges::{Privileges, privilege};
 use kilndb_catalog::roles::{Roles, RolesInDatabase};
@@ -136,12 +137,13 @@ impl SessionContext {
         Ok(())
     }
 
-    /// 42501 unless the role in force may call all of these.
-    pub fn check_functions(&mut self, functions: &[FunctionAccess]) -> Result<()> {
-        if functions.is_empty() {
+    /// 42501 unless the role in force may call a routine.
+    pub fn require_call(&mut self, routine: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let restricted = self.with_catalog(runtime, |host| restricted_functions(&[routine], &host.reader))?;
+        if restricted.is_empty() {
             return Ok(());
         }
         let role = self.identity.current_role;
-        self.with_roles(|roles| refuse_functions(functions, role, roles))?
+        self.with_roles(|roles| refuse_functions(&restricted, role, roles))?
     }
 }
