@@ -6,6 +6,8 @@
 //! 2. What the engine does for a statement (checks, generated columns, index expressions, foreign keys) needs no
 //!    privilege.
 //! 3. The columns that are read are those of the bound query before it is planned: none has been optimised away.
+//! 4. They are asked about in PostgreSQL's order: views, then tables; of both a query's own, the changed one first, as it
+//!    names them, then what its views and subqueries name, then the subqueries of its expressions.
 //!
 //! Must not know: who asks, roles, how privileges are decided (`kilndb_catalog::privileges`).
 
@@ -146,6 +148,8 @@ impl Binder<'_> {
 #[derive(Default)]
 struct Found<'q> {
     accesses: Vec<&'q RelationAccess>,
+    /// Where each relation stands in the order in which privileges are asked about.
+    places: HashMap<u32, usize>,
     columns: HashMap<u32, Vec<i16>>,
     locked: Vec<u32>,
     functions: Vec<Oid>,
@@ -156,6 +160,22 @@ impl<'q> Found<'q> {
     fn query(&mut self, query: &'q Query) -> Result<()> {
         kilndb_base::stack::check()?;
         self.accesses.extend(&query.accesses);
+        if let QueryBody::Dml(dml) = &query.body {
+            self.place(dml.rel);
+        }
+        query.rels.iter().for_each(|rel| self.place(rel.id));
+        if let QueryBody::Dml(dml) = &query.body
+            && let Some(source) = &dml.source
+        {
+            source.rels.iter().for_each(|rel| self.place(rel.id));
+        }
+        let mut done = Ok(());
+        query.for_subqueries(&mut |q| {
+            if done.is_ok() {
+                done = self.query(q);
+            }
+        });
+        done?;
         let mut done = Ok(());
         query.for_exprs(&mut |e| {
             if done.is_ok() {
@@ -165,12 +185,12 @@ impl<'q> Found<'q> {
         if !query.locks.is_empty() {
             self.locks(query);
         }
-        query.for_subqueries(&mut |q| {
-            if done.is_ok() {
-                done = self.query(q);
-            }
-        });
         done
+    }
+
+    fn place(&mut self, rel: u32) {
+        let next = self.places.len();
+        self.places.entry(rel).or_insert(next);
     }
 
     /// Rows that are locked may be about to be changed: what views read is locked with them.
@@ -235,6 +255,10 @@ impl<'q> Found<'q> {
 pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<StatementAccess> {
     let mut found = Found::default();
     found.query(query)?;
+    let places = &found.places;
+    found.accesses.sort_by_key(|access| {
+        (access.table.kind != TableKind::View, places.get(&access.rel).copied().unwrap_or(usize::MAX))
+    });
     let mut relations = Vec::with_capacity(found.accesses.len());
     for access in &found.accesses {
         let mut access = (*access).clone();

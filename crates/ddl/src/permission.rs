@@ -47,7 +47,11 @@ impl Definitions<'_> {
                 }
                 Ok(())
             }
-            Node::ViewStmt(s) if s.replace => self.require_relation(s.view(), runtime),
+            Node::ViewStmt(s) if s.replace => {
+                let Some(view) = self.named_relation(s.view(), runtime)? else { return Ok(()) };
+                self.require_on_schema(view.schema_oid, privilege::CREATE, runtime)?;
+                self.require_table_owner(&view)
+            }
             Node::TruncateStmt(s) => {
                 for node in s.relations() {
                     if let Node::RangeVar(r) = node {
@@ -62,9 +66,6 @@ impl Definitions<'_> {
             Node::DropStmt(s) => self.require_drop(s, runtime),
             Node::RenameStmt(s) => self.require_rename(s, runtime),
             Node::AlterObjectSchemaStmt(s) => self.require_relation(s.relation(), runtime),
-            Node::AlterOwnerStmt(s) if s.object_type == O::OBJECT_SCHEMA => {
-                self.require_schema_owner(s.object().as_str().unwrap_or(""), runtime)
-            }
             Node::CommentStmt(s) => self.require_comment(s, runtime),
             Node::CreateSchemaStmt(s) => self.require_create_schema(s),
             Node::CreatedbStmt(_) if !self.context().has_attribute(|role| role.creates_databases) => {
@@ -135,7 +136,7 @@ impl Definitions<'_> {
         Ok(self.context_mut().catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)])?.pop())
     }
 
-    fn require_schema_owner(&mut self, name: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn require_schema_owner(&mut self, name: &str, runtime: &dyn Runtime) -> Result<()> {
         match self.schema_row(name, runtime)? {
             Some(row) if !self.context().owns(row.oid("nspowner")) => Err(not_owner("schema", name)),
             _ => Ok(()),

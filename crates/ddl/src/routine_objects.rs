@@ -296,6 +296,10 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.object_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("OWNER TO without a routine")) };
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
+        let rows = self.context_mut().catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(f.oid)])?;
+        if rows.first().is_some_and(|row| row.oid("proowner") == owner) {
+            return Ok(tag);
+        }
         self.changeable_routine(&f)?;
         self.require_new_owner(owner, Some(f.schema_oid), runtime)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proowner", Datum::Oid(owner)))?;

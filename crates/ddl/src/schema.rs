@@ -368,6 +368,12 @@ impl Definitions<'_> {
                 let oid = oid.ok_or_else(|| {
                     Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
                 })?;
+                let key = [Datum::Oid(oid)];
+                let rows = self.context_mut().catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &key)?;
+                if rows.first().is_some_and(|row| row.oid("nspowner") == owner) {
+                    return Ok("ALTER SCHEMA".to_string());
+                }
+                self.require_schema_owner(&name, runtime)?;
                 if !self.context().is_superuser() {
                     self.require_set_role(owner)?;
                     self.require_on_own_database(privilege::CREATE)?;

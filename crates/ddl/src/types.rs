@@ -504,6 +504,10 @@ impl Definitions<'_> {
     /// ALTER TYPE … OWNER TO.
     pub(super) fn give_type(&mut self, s: &nodes::AlterOwnerStmt, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
         let info = self.type_of_object(s.object(), runtime)?;
+        let rows = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(info.oid)])?;
+        if rows.first().is_some_and(|row| row.oid("typowner") == owner) {
+            return Ok(if s.object_type == O::OBJECT_DOMAIN { "ALTER DOMAIN" } else { "ALTER TYPE" }.to_string());
+        }
         self.refuse_other_owner_of_type(info.oid, runtime)?;
         self.require_new_owner(owner, Some(info.schema_oid), runtime)?;
         let mut types = vec![info.oid, info.array];

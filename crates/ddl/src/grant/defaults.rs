@@ -142,6 +142,23 @@ impl Definitions<'_> {
         }
     }
 
+    /// Takes what a row of pg_default_acl gives to a role out of it.
+    pub(crate) fn revoke_default_grants(&mut self, oid: Oid, role: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let rows = self.context_mut().catalog_scan(PG_DEFAULT_ACL)?;
+        let Some(row) = rows.into_iter().find(|row| row.oid("oid") == oid) else { return Ok(()) };
+        let letter = row.char("defaclobjtype");
+        let kind = match letter {
+            b'r' => SecuredKind::Relation,
+            b'S' => SecuredKind::Sequence,
+            b'f' => SecuredKind::Function,
+            b'T' => SecuredKind::Type,
+            _ => SecuredKind::Schema,
+        };
+        let grant = Grant { privileges: kind.all(), ..Grant::all_from(role) };
+        let (owner, schema) = (row.oid("defaclrole"), row.oid("defaclnamespace"));
+        self.set_default_grants(owner, schema, (letter, kind), &grant, runtime)
+    }
+
     fn insert_default_grants(&mut self, key: [Datum; 3], grants: Datum, runtime: &dyn Runtime) -> Result<()> {
         let oid = self.context().cluster.next_oid()?;
         let [role, schema, letter] = key;

@@ -45,6 +45,9 @@ pub static DATABASES: SecuredTable = SecuredTable {
     grants: "datacl",
 };
 
+/// Those with rows for objects that are neither relations nor parameters.
+pub static SECURED_TABLES: [&SecuredTable; 6] = [&SCHEMAS, &ROUTINES, &LANGUAGES, &TYPES, &TABLESPACES, &DATABASES];
+
 impl SecuredTable {
     pub fn privileges(&self, row: &CatalogRow) -> Privileges {
         Privileges { kind: self.kind, owner: row.oid(self.owner), list: row.grants(self.grants) }

@@ -116,7 +116,7 @@ impl World {
             7 => format!("drop owned by {role}"),
             8 => format!("reassign owned by {role} to {other}"),
             9 => format!("alter role {role} password null"),
-            10 => format!("comment on role {role} is 'n'"),
+            10 => format!("create role n in role {role}, {other}"),
             11 => format!("set session authorization {role}"),
             12 => "alter database grants_world set work_mem = '1MB'".into(),
             13 => format!("alter database grants_world owner to {role}"),

@@ -204,8 +204,7 @@ impl World {
             20 => {
                 let only = if self.one_in(3) { "only " } else { "" };
                 let mode = self.pick(&["access share", "row share", "row exclusive", "share", "access exclusive"]);
-                let table = if self.one_in(3) { self.view() } else { self.table() };
-                Question::rolled_back(format!("lock table {only}{table} in {mode} mode"))
+                Question::rolled_back(format!("lock table {only}{} in {mode} mode", self.table()))
             }
             21 => {
                 let cascade = self.pick(&["", " cascade", " restart identity cascade"]);
