@@ -2,9 +2,11 @@
 //!
 //! Invariants
 //! 1. Every relation that a statement names is in the list once for each time that it is named, as are those that its
-//!    views name. What a view does is allowed to the view's owner, unless the view says that it is its user's.
+//!    views name. What a view does is allowed to the view's owner, unless the view says that it is its user's: that is
+//!    whoever runs the statement, not the owner of another view that names it.
 //! 2. What the engine does for a statement (checks, generated columns, index expressions, foreign keys) needs no
-//!    privilege.
+//!    privilege on relations. Functions that it calls for a changed row are asked about when there is one
+//!    ([`super::ir::Dml::rule_functions`]).
 //! 3. The columns that are read are those of the bound query before it is planned: none has been optimised away.
 //! 4. They are asked about in PostgreSQL's order: views, then tables; of both a query's own, the changed one first, as it
 //!    names them, then what its views and subqueries name, then the subqueries of its expressions.
@@ -132,12 +134,11 @@ impl Binder<'_> {
         bound
     }
 
-    /// Has `bind` bind what belongs to a view, for its owner.
+    /// Has `bind` bind what belongs to a view, for its owner. What a view does for its user is that of whoever runs the
+    /// statement, even where the view is named by another one.
     pub(crate) fn for_owner_of<R>(&self, view: &Table, bind: impl FnOnce() -> Result<R>) -> Result<R> {
         let outer = self.check_as.get();
-        if !view.is_security_invoker {
-            self.check_as.set(Some(view.owner));
-        }
+        self.check_as.set((!view.is_security_invoker).then_some(view.owner));
         let bound = bind();
         self.check_as.set(outer);
         bound

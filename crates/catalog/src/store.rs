@@ -345,14 +345,14 @@ impl CatalogWriter<'_> {
     }
 
     /// Who owns a relation: what it has of the owner's column grants depends on itself.
-    pub(crate) fn relation_owner(&self, relation: Oid) -> Result<Oid> {
+    pub(crate) fn relation_owner(&mut self, relation: Oid) -> Result<Oid> {
         let snapshot = self.txn.catalog_snapshot();
         let rows = self.store.lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(relation)], &snapshot)?;
         Ok(rows.first().map_or(0, |row| row.oid("relowner")))
     }
 
     /// The roles that pg_shdepend has for a part of an object of this database.
-    fn roles_known(&self, part: &NeededRoles) -> Result<Vec<(Oid, u8)>> {
+    fn roles_known(&mut self, part: &NeededRoles) -> Result<Vec<(Oid, u8)>> {
         let key =
             [Datum::Oid(self.database), Datum::Oid(part.class), Datum::Oid(part.object), Datum::Int4(part.part)];
         let snapshot = self.txn.catalog_snapshot();

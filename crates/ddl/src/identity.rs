@@ -192,13 +192,23 @@ impl Definitions<'_> {
     }
 
     /// ALTER SEQUENCE … SET SCHEMA of one that goes with a table.
-    pub(super) fn refuse_owned_sequence(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
+    /// 0A000 for a sequence that goes where its column's table goes, and is its owner's.
+    pub(super) fn refuse_owned_sequence(
+        &mut self,
+        table: &Table,
+        gets_owner: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         if table.kind != kilndb_catalog::TableKind::Sequence {
             return Ok(());
         }
         let Some(link) = self.sequence_link(table.oid)? else { return Ok(()) };
         let owner = self.context_mut().table_by_oid(link.oid("refobjid"), runtime)?;
-        Err(Error::unsupported("cannot move an owned sequence into another schema")
+        let message = match gets_owner {
+            true => format!("cannot change owner of sequence \"{}\"", table.name),
+            false => "cannot move an owned sequence into another schema".to_string(),
+        };
+        Err(Error::unsupported(message)
             .with_detail(format!("Sequence \"{}\" is linked to table \"{}\".", table.name, owner.name)))
     }
 }

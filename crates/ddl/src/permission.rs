@@ -47,11 +47,6 @@ impl Definitions<'_> {
                 }
                 Ok(())
             }
-            Node::ViewStmt(s) if s.replace => {
-                let Some(view) = self.named_relation(s.view(), runtime)? else { return Ok(()) };
-                self.require_on_schema(view.schema_oid, privilege::CREATE, runtime)?;
-                self.require_table_owner(&view)
-            }
             Node::TruncateStmt(s) => {
                 for node in s.relations() {
                     if let Node::RangeVar(r) = node {

@@ -247,6 +247,7 @@ impl Definitions<'_> {
         for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
             let member = self.context_mut().table_by_oid(oid, runtime)?;
             let member = self.lock_for_ddl(&member, self.table_lock(), runtime)?;
+            self.require_table_owner(&member)?;
             if let Some(column) = member.columns.iter().find(|c| !c.dropped && c.name == old) {
                 renamed.push((ObjectAddress::column(oid, column.attnum), old.to_string()));
             }
@@ -331,7 +332,7 @@ impl Definitions<'_> {
         };
         let table = self.context_mut().relation_of(r, runtime)?;
         super::alter_table::refuse_plain(s.object_type, &table)?;
-        self.refuse_owned_sequence(&table, runtime)?;
+        self.refuse_owned_sequence(&table, false, runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), s.newschema() == Some("pg_temp"), runtime)?;
         if is_temporary(schema) != is_temporary(table.schema_oid) {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));

@@ -480,8 +480,8 @@ impl Definitions<'_> {
     /// ALTER TYPE … SET SCHEMA.
     pub(super) fn move_type(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
         let info = self.type_of_object(s.object(), runtime)?;
-        self.refuse_other_owner_of_type(info.oid, runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
+        self.refuse_other_owner_of_type(info.oid, runtime)?;
         if kilndb_catalog::temporary::is_temporary(info.schema_oid) {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
         }

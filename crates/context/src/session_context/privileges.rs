@@ -238,6 +238,15 @@ impl SessionContext {
         Ok(())
     }
 
+    /// Whether the role in force may look into all the schemas that the plan's statement names.
+    pub fn may_use_schemas(&mut self, plan: &Plan) -> bool {
+        let role = self.identity.current_role;
+        let may = |roles: RolesInDatabase<'_>| {
+            plan.access.schemas.iter().all(|(_, schema)| schema.has_all(role, privilege::USAGE, roles))
+        };
+        plan.access.schemas.is_empty() || self.with_roles(may).unwrap_or(false)
+    }
+
     /// 42501 unless the role in force may call all of these.
     pub fn check_functions(&mut self, functions: &[FunctionAccess]) -> Result<()> {
         if functions.is_empty() {
@@ -248,7 +257,8 @@ impl SessionContext {
     }
 }
 
-fn refuse_functions(functions: &[FunctionAccess], role: Oid, roles: RolesInDatabase<'_>) -> Result<()> {
+/// 42501 unless a role may call all of these.
+pub fn refuse_functions(functions: &[FunctionAccess], role: Oid, roles: RolesInDatabase<'_>) -> Result<()> {
     for function in functions {
         if !function.privileges.has_all(role, privilege::EXECUTE, roles) {
             return Err(permission_denied(routine_word(function.kind), &function.name));

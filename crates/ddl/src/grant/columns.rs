@@ -141,7 +141,7 @@ impl Definitions<'_> {
         if table.owner == owner {
             return Ok(());
         }
-        self.refuse_owned_sequence(table, runtime)?;
+        self.refuse_owned_sequence(table, true, runtime)?;
         self.require_new_owner(owner, Some(table.schema_oid), runtime)?;
         let mut relations = vec![table.oid];
         relations.extend(table.indexes.iter().map(|index| index.oid));

@@ -128,7 +128,8 @@ impl Definitions<'_> {
         let row = self.context_mut().catalog_lookup(PG_DEFAULT_ACL, PG_DEFAULT_ACL_ROLE_NSP_OBJ_INDEX, &key)?.pop();
         let items = row.as_ref().and_then(|row| row.grants("defaclacl")).map_or_else(|| unset.clone(), |l| l.to_vec());
         let change = grant.change(grant.privileges, role);
-        let changed = self.context_mut().with_roles(|roles| changed_items(&items, &change, role, roles))??;
+        let mut changed = self.context_mut().with_roles(|roles| changed_items(&items, &change, role, roles))??;
+        changed.sort_unstable();
         let is_unset = same_items(&changed, &unset);
         match &row {
             Some(row) if is_unset => {

@@ -134,7 +134,7 @@ impl Comparison {
         let expected = self.postgres.answer(client, sql, compares, is_extended);
         let found = self.kilndb.answer(client, sql, compares, is_extended);
         self.script.push(format!("/* {client} */ {sql};"));
-        if expected != found {
+        if expected != found && !differ_in_order(sql, &expected, &found) {
             let place = self.script.len();
             let (expected, found) = (lines_beside(&expected, &found), lines_beside(&found, &expected));
             self.differences.push(format!(
@@ -183,6 +183,21 @@ impl Comparison {
             self.rolled_back(client, if is_in_transaction { "rollback to a" } else { "rollback" });
         }
     }
+}
+
+/// Whether both servers refuse a statement that needs several privileges, for want of different ones. Which one is missed
+/// first follows from PostgreSQL's plan (subqueries that are merged or not, constant expressions, kept plans).
+fn differ_in_order(sql: &str, expected: &str, found: &str) -> bool {
+    let is_refused = |answer: &str| {
+        answer.starts_with("ERROR 42501 permission denied for ") || answer.starts_with("ERROR 42P01 relation \"")
+    };
+    let is_name = |word: &&str| {
+        let mut letters = word.chars();
+        letters.next().is_some_and(|c| "tvmfqp".contains(c)) && letters.next().is_some_and(|c| c.is_ascii_digit())
+    };
+    let names = sql.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_name);
+    let needed: usize = names.map(|name| if name.starts_with(['v', 'f', 'p']) { 2 } else { 1 }).sum();
+    needed > 1 && is_refused(expected) && is_refused(found)
 }
 
 /// The lines of an answer that the other one has not.

@@ -34,7 +34,7 @@ impl World {
             10 => format!("select {columns} from {relation} where exists (select 1 from {})", self.relation()),
             11 => {
                 let lock = self.pick(&["for update", "for share", "for no key update", "for key share"]);
-                let table = if self.one_in(3) { self.view() } else { self.table() };
+                let table = if self.one_in(3) { self.lockable_view() } else { self.table() };
                 let inner = self.one_in(3);
                 if inner { format!("select id from (select * from {table}) x {lock}") } else { format!("select {columns} from {table} {lock}") }
             }

@@ -21,6 +21,8 @@ pub struct World {
     pub partitions: Vec<Object>,
     pub views: Vec<Object>,
     pub materialized: Vec<Object>,
+    /// Views whose rows are those of one table.
+    lockable: Vec<Object>,
     pub sequences: Vec<Object>,
     /// All take and give an integer.
     pub functions: Vec<Object>,
@@ -39,6 +41,7 @@ impl World {
             partitions: Vec::new(),
             views: Vec::new(),
             materialized: Vec::new(),
+            lockable: Vec::new(),
             sequences: Vec::new(),
             functions: Vec::new(),
             procedures: Vec::new(),
@@ -247,7 +250,7 @@ impl World {
             }
             sql.push(format!("insert into {name} (id, a, b) select i, i % 3 + 1, 'b' || i from generate_series(1, 5) i"));
             if self.one_in(3) {
-                sql.push(format!("create index on {name} ({function}(a))"));
+                sql.push(format!("create index on {name} ((a + 1))"));
             }
             self.tables.push(table);
         }
@@ -272,6 +275,9 @@ impl World {
                 4 => format!("select id, sum(a)::int as a, max(b) as b, min(c) as c from {source} group by id"),
                 _ => format!("select id, a, b, c from {source} where a > 0"),
             };
+            if query.ends_with("where a > 0") && !query.starts_with("select id, a, b, (") && self.is_lockable(&source) {
+                self.lockable.push(view.clone());
+            }
             let invoker = if self.one_in(2) { " with (security_invoker)" } else { "" };
             sql.push(format!("create view {}{invoker} as {query}", full(&view)));
             self.views.push(view);
@@ -286,6 +292,17 @@ impl World {
             self.materialized.push(view);
         }
         sql
+    }
+
+    fn is_lockable(&self, source: &str) -> bool {
+        let named = |object: &Object| format!("{}.{}", object.schema, object.name) == source;
+        self.tables.iter().chain(&self.lockable).any(named)
+    }
+
+    /// A view whose rows may be locked; a table if there is none.
+    pub fn lockable_view(&mut self) -> String {
+        let views = if self.lockable.is_empty() { self.tables.clone() } else { self.lockable.clone() };
+        self.name_of(&views)
     }
 
     fn relation_qualified(&mut self) -> String {
