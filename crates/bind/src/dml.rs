@@ -459,10 +459,12 @@ fn rule_functions(dml: &Dml) -> Vec<Oid> {
     functions
 }
 
-/// `nextval` of a sequence.
+/// The next value of an identity column's sequence: whoever may write to the table may have it. That is what the second
+/// argument says, which nobody can write.
 pub(super) fn next_value(sequence: Oid) -> Expr {
     let arg = Expr::new(ExprKind::Const(Datum::Oid(sequence)), oids::REGCLASS);
-    let call = FuncExpr::internal(1574, "nextval".into(), vec![arg], true, b'v');
+    let of_identity = Expr::new(ExprKind::Const(Datum::Bool(true)), oids::BOOL);
+    let call = FuncExpr::internal(1574, "nextval".into(), vec![arg, of_identity], true, b'v');
     Expr::new(ExprKind::Func(Box::new(call)), oids::INT8)
 }
 

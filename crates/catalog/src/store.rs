@@ -353,8 +353,7 @@ impl CatalogWriter<'_> {
 
     /// The roles that pg_shdepend has for a part of an object of this database.
     fn roles_known(&mut self, part: &NeededRoles) -> Result<Vec<(Oid, u8)>> {
-        let key =
-            [Datum::Oid(self.database), Datum::Oid(part.class), Datum::Oid(part.object), Datum::Int4(part.part)];
+        let key = [Datum::Oid(self.database), Datum::Oid(part.class), Datum::Oid(part.object), Datum::Int4(part.part)];
         let snapshot = self.txn.catalog_snapshot();
         let rows = self.store.lookup(PG_SHDEPEND, PG_SHDEPEND_DEPENDER_INDEX, &key, &snapshot)?;
         Ok(rows.iter().map(|row| (row.oid("refobjid"), row.char("deptype"))).collect())

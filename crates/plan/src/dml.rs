@@ -2,8 +2,8 @@
 
 use super::expression::CExpr;
 use super::*;
-use kilndb_bind::access::restricted_functions;
 use kilndb_base::Error;
+use kilndb_bind::access::restricted_functions;
 use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{Table, TableKind, column_places};
 use kilndb_types::functions;

@@ -124,7 +124,8 @@ impl Definitions<'_> {
             Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
         };
         let all = Grant { all: wanted == SecuredKind::Column.all(), ..grant.for_columns() };
-        let (allowed, grantor) = self.grantable_within(&with_options, &table.privileges(), wanted, &all, (&shown, &denied))?;
+        let (allowed, grantor) =
+            self.grantable_within(&with_options, &table.privileges(), wanted, &all, (&shown, &denied))?;
         let privileges = Privileges { kind: SecuredKind::Column, owner: table.owner, list: Some(items.into()) };
         if let Some(row) = row
             && let Some(items) = self.changed_grants(&privileges, allowed, grantor, grant)?

@@ -238,8 +238,7 @@ impl Definitions<'_> {
         let (grantor, options, has_any) = self.context_mut().with_roles(|roles| {
             let (grantor, options) = privileges.best_grantor(current, wanted, roles);
             let any = all | grant_options(all);
-            let has_any =
-                options != 0 || privileges.has_any(grantor, any, roles) || whole.has_any(grantor, any, roles);
+            let has_any = options != 0 || privileges.has_any(grantor, any, roles) || whole.has_any(grantor, any, roles);
             (grantor, options, has_any)
         })?;
         if !has_any {

@@ -127,11 +127,12 @@ impl World {
             "" | " with admin option" => "",
             _ => self.pick(&["", ", set true", ", inherit true", ", set false, admin false"]),
         };
-        let more = if more.split_whitespace().any(|w| w.len() > 2 && options.contains(w) && w.starts_with(['s', 'i', 'a'])) {
-            ""
-        } else {
-            more
-        };
+        let more =
+            if more.split_whitespace().any(|w| w.len() > 2 && options.contains(w) && w.starts_with(['s', 'i', 'a'])) {
+                ""
+            } else {
+                more
+            };
         format!("grant {role} to {member}{options}{more}{by}")
     }
 

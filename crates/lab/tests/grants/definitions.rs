@@ -12,10 +12,10 @@ impl World {
             2 => format!("create view {schema}.n1 as {select}"),
             3 => format!("create materialized view {schema}.n2 as {select}"),
             4 => format!("create sequence {schema}.n3"),
-            5 => format!("create function {schema}.n4(x int) returns int language {}", self.pick(&[
-                "sql as 'select 1'",
-                "plpgsql as 'begin return 1; end'",
-            ])),
+            5 => format!(
+                "create function {schema}.n4(x int) returns int language {}",
+                self.pick(&["sql as 'select 1'", "plpgsql as 'begin return 1; end'",])
+            ),
             6 => format!("create domain {schema}.n5 as {}", self.type_name()),
             7 => format!("create table {schema}.n0 (a int references {})", self.table()),
             8 => format!("create table {schema}.n0 (a {})", self.type_name()),
@@ -45,19 +45,26 @@ impl World {
             10 => format!("alter table {table} add column n {}", self.type_name()),
             11 => format!("create index on {table} (a)"),
             12 => format!("create index on {table} ({}(a))", self.function()),
-            13 => format!("create trigger n before insert on {table} for each row execute function {}.g0()", self.schema()),
+            13 => format!(
+                "create trigger n before insert on {table} for each row execute function {}.g0()",
+                self.schema()
+            ),
             14 => format!("comment on table {table} is 'n'"),
             15 => format!("comment on column {table}.a is 'n'"),
             16 => format!("alter table {table} alter column b type varchar(20)"),
             17 => format!("create statistics {}.n on a, b from {table}", self.schema()),
             18 => format!("alter table {table} set (fillfactor = 70)"),
             19 => format!("alter table {table} rename constraint t1_pkey to n"),
-            20 => format!("create table {}.n partition of {table} for values from (2000000) to (3000000)", self.schema()),
+            20 => {
+                format!("create table {}.n partition of {table} for values from (2000000) to (3000000)", self.schema())
+            }
             _ => {
                 let (schema, part) = (self.schema(), self.partitions[0].clone());
                 match self.random.index(2) {
                     0 => format!("alter table {table} detach partition {}.{}", part.schema, part.name),
-                    _ => format!("alter table {schema}.t4 attach partition {table} for values from (2000000) to (3000000)"),
+                    _ => format!(
+                        "alter table {schema}.t4 attach partition {table} for values from (2000000) to (3000000)"
+                    ),
                 }
             }
         }
@@ -78,17 +85,20 @@ impl World {
             9 => format!("alter function {}(int) {}", self.function(), self.pick(&["strict", "security definer"])),
             10 => format!("alter view {} rename to n", self.view()),
             11 => format!("alter schema {} rename to n", self.schema()),
-            12 => format!("alter domain {} {}", self.type_name(), self.pick(&["set default 1", "rename to n", "set not null"])),
+            12 => format!(
+                "alter domain {} {}",
+                self.type_name(),
+                self.pick(&["set default 1", "rename to n", "set not null"])
+            ),
             13 => format!("alter sequence {} owned by {}.a", self.sequence(), self.table()),
             14 => format!("create or replace view {} as {}", self.view(), self.select()),
             15 => format!("alter view {} set (security_invoker = true)", self.view()),
             16 => format!("alter function {}(int) set schema {}", self.function(), self.schema()),
             17 => format!("drop procedure {}()", self.procedure()),
             18 => format!("alter materialized view {} rename to n", self.materialized()),
-            _ => format!(
-                "create or replace function {}(x int) returns int language sql as 'select 5'",
-                self.function()
-            ),
+            _ => {
+                format!("create or replace function {}(x int) returns int language sql as 'select 5'", self.function())
+            }
         }
     }
 
@@ -109,7 +119,9 @@ impl World {
             0 => "create role n".into(),
             1 => format!("create role n in role {role}"),
             2 => format!("create role n role {role} admin {other}"),
-            3 => format!("create role n {}", self.pick(&["createdb", "superuser", "bypassrls", "replication", "login"])),
+            3 => {
+                format!("create role n {}", self.pick(&["createdb", "superuser", "bypassrls", "replication", "login"]))
+            }
             4 => format!("drop role {role}"),
             5 => format!("alter role {role} rename to n"),
             6 => format!("alter role {role} set work_mem = '1MB'"),
@@ -148,7 +160,8 @@ impl World {
             statements.push(
                 "select relname, relowner::regrole, relacl from pg_class where relname ~ '^[tvmnq][0-9]' and relkind in ('r', 'p', 'v', 'm', 'S')".into(),
             );
-            statements.push("select proname, proowner::regrole, proacl from pg_proc where proname ~ '^[fpn][0-9]$'".into());
+            statements
+                .push("select proname, proowner::regrole, proacl from pg_proc where proname ~ '^[fpn][0-9]$'".into());
         }
         Question { statements, scope: Scope::RolledBack, compares: Compares::Rows }
     }

@@ -10,17 +10,8 @@ impl World {
             _ => format!("'{}', ", self.role()),
         };
         let option = if self.one_in(4) { " with grant option" } else { "" };
-        const TABLE: [&str; 9] = [
-            "select",
-            "insert",
-            "update",
-            "delete",
-            "truncate",
-            "references",
-            "trigger",
-            "maintain",
-            "select, delete",
-        ];
+        const TABLE: [&str; 9] =
+            ["select", "insert", "update", "delete", "truncate", "references", "trigger", "maintain", "select, delete"];
         match self.random.index(14) {
             0..=3 => {
                 let (relation, privilege) = (self.relation(), self.pick(&TABLE));

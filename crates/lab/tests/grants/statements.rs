@@ -36,7 +36,11 @@ impl World {
                 let lock = self.pick(&["for update", "for share", "for no key update", "for key share"]);
                 let table = if self.one_in(3) { self.lockable_view() } else { self.table() };
                 let inner = self.one_in(3);
-                if inner { format!("select id from (select * from {table}) x {lock}") } else { format!("select {columns} from {table} {lock}") }
+                if inner {
+                    format!("select id from (select * from {table}) x {lock}")
+                } else {
+                    format!("select {columns} from {table} {lock}")
+                }
             }
             12 => format!("select {columns} from {relation} union select {columns} from {}", self.relation()),
             _ => format!("select {}, count(*) over () from {relation} order by 1", self.columns()[0]),
@@ -154,7 +158,11 @@ impl World {
         match self.random.index(6) {
             0 => {
                 let select = self.select();
-                Question { statements: vec![format!("deallocate p{n}"), format!("prepare p{n} as {select}")], scope: Scope::Alone, compares: Compares::Allowed }
+                Question {
+                    statements: vec![format!("deallocate p{n}"), format!("prepare p{n} as {select}")],
+                    scope: Scope::Alone,
+                    compares: Compares::Allowed,
+                }
             }
             1 => {
                 let select = self.select();

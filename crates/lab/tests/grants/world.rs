@@ -248,7 +248,9 @@ impl World {
                     self.partitions.push(partition);
                 }
             }
-            sql.push(format!("insert into {name} (id, a, b) select i, i % 3 + 1, 'b' || i from generate_series(1, 5) i"));
+            sql.push(format!(
+                "insert into {name} (id, a, b) select i, i % 3 + 1, 'b' || i from generate_series(1, 5) i"
+            ));
             if self.one_in(3) {
                 sql.push(format!("create index on {name} ((a + 1))"));
             }
@@ -325,7 +327,9 @@ impl World {
                 0 => format!("language sql as 'select x + count(*)::int from {source}'"),
                 1 => format!("language sql return x + (select count(*) from {source})::int"),
                 2 => format!("language plpgsql as 'begin return (select max(a) from {source}); end'"),
-                3 => format!("language plpgsql as 'begin execute ''update {table} set a = 2 where id = 1''; return x; end'"),
+                3 => format!(
+                    "language plpgsql as 'begin execute ''update {table} set a = 2 where id = 1''; return x; end'"
+                ),
                 4 => format!("language sql as 'update {table} set b = current_user where id = 2 returning id'"),
                 5 => format!("language plpgsql as 'begin return {inner}(x) + length(current_user); end'"),
                 6 => format!("language sql as 'select nextval(''{sequence}'')::int - lastval()::int'"),
