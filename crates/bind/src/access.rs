@@ -8,6 +8,7 @@
 //!    privilege on relations. Functions that it calls for a changed row are asked about when there is one
 //!    ([`super::ir::Dml::rule_functions`]).
 //! 3. The columns that are read are those of the bound query before it is planned: none has been optimised away.
+//!    Subqueries and functions of results that nobody reads are not asked about.
 //! 4. They are asked about in PostgreSQL's order: views, then tables; of both a query's own, the changed one first, as it
 //!    names them, then what its views and subqueries name, then the subqueries of its expressions.
 //!
@@ -152,13 +153,19 @@ struct Found<'q> {
     /// Where each relation stands in the order in which privileges are asked about.
     places: HashMap<u32, usize>,
     columns: HashMap<u32, Vec<i16>>,
+    /// How many results that nobody reads are around what is looked at: no function of theirs is called, no subquery
+    /// run.
+    unread_depth: usize,
+    /// Relations of such subqueries.
+    unread: HashSet<u32>,
     locked: Vec<u32>,
     functions: Vec<Oid>,
     known: HashSet<Oid>,
 }
 
 impl<'q> Found<'q> {
-    fn query(&mut self, query: &'q Query) -> Result<()> {
+    /// `used`: the columns that are read of the query's result, if not all count.
+    fn query(&mut self, query: &'q Query, used: Option<&[i16]>) -> Result<()> {
         kilndb_base::stack::check()?;
         self.accesses.extend(&query.accesses);
         if let QueryBody::Dml(dml) = &query.body {
@@ -170,28 +177,39 @@ impl<'q> Found<'q> {
         {
             source.rels.iter().for_each(|rel| self.place(rel.id));
         }
-        let mut done = Ok(());
-        query.for_subqueries(&mut |q| {
-            if done.is_ok() {
-                done = self.query(q);
-            }
-        });
-        done?;
+        let unread = unread_targets(query, used);
         let mut done = Ok(());
         query.for_exprs(&mut |e| {
             if done.is_ok() {
+                let is_unread = unread.iter().any(|target| std::ptr::eq(*target, e));
+                self.unread_depth += usize::from(is_unread);
                 done = self.expression(e);
+                self.unread_depth -= usize::from(is_unread);
             }
         });
+        done?;
         if !query.locks.is_empty() {
             self.locks(query);
         }
+        let is_lateral = query.rels.iter().any(|rel| rel.lateral);
+        let mut done = Ok(());
+        query.for_subqueries(&mut |q| {
+            if done.is_ok() {
+                let holds = |rel: &&Rel| matches!(&rel.kind, RelKind::Subquery(inner) if std::ptr::eq(&**inner, q));
+                let rel = query.rels.iter().find(holds).filter(|_| !is_lateral);
+                let used = rel.map(|rel| self.columns.get(&rel.id).cloned().unwrap_or_default());
+                done = self.query(q, used.as_deref());
+            }
+        });
         done
     }
 
     fn place(&mut self, rel: u32) {
         let next = self.places.len();
         self.places.entry(rel).or_insert(next);
+        if self.unread_depth > 0 {
+            self.unread.insert(rel);
+        }
     }
 
     /// Rows that are locked may be about to be changed: what views read is locked with them.
@@ -230,11 +248,11 @@ impl<'q> Found<'q> {
             ExprKind::Window(w) => w.oid,
             _ => 0,
         };
-        if function != 0 && self.known.insert(function) {
+        if function != 0 && self.unread_depth == 0 && self.known.insert(function) {
             self.functions.push(function);
         }
         if let ExprKind::SubLink(s) = &e.kind {
-            self.query(&s.query)?;
+            self.query(&s.query, None)?;
         }
         // The column whose element or field is assigned is not read by the user.
         let assigned = match &e.kind {
@@ -252,16 +270,38 @@ impl<'q> Found<'q> {
     }
 }
 
+/// The results of a subquery that are not computed, since nobody reads them.
+fn unread_targets<'q>(query: &'q Query, used: Option<&[i16]>) -> Vec<&'q Expr> {
+    let is_plain = matches!(query.body, QueryBody::Select) && matches!(query.distinct, Distinct::No);
+    let Some(used) = used.filter(|used| is_plain && !used.contains(&0)) else { return Vec::new() };
+    let visible = query.targets.iter().filter(|target| !target.junk).zip(1_i16..);
+    let unread =
+        visible.filter(|(target, n)| !used.contains(n) && !target.expr.is_volatile() && !target.expr.has_srf());
+    unread.map(|(target, _)| &target.expr).collect()
+}
+
+impl StatementAccess {
+    /// With what the same statement needs once bodies of functions have taken the places of calls: what it read in the
+    /// calls' arguments is read all the same.
+    pub fn with_bodies(mut self, inlined: StatementAccess) -> StatementAccess {
+        let known: HashSet<u32> = self.relations.iter().map(|access| access.rel).collect();
+        self.relations.extend(inlined.relations.into_iter().filter(|access| !known.contains(&access.rel)));
+        let called: HashSet<Oid> = self.functions.iter().map(|f| f.oid).collect();
+        self.functions.extend(inlined.functions.into_iter().filter(|f| !called.contains(&f.oid)));
+        self
+    }
+}
+
 /// What the query needs privileges for.
 pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<StatementAccess> {
     let mut found = Found::default();
-    found.query(query)?;
+    found.query(query, None)?;
     let places = &found.places;
     found.accesses.sort_by_key(|access| {
         (access.table.kind != TableKind::View, places.get(&access.rel).copied().unwrap_or(usize::MAX))
     });
     let mut relations = Vec::with_capacity(found.accesses.len());
-    for access in &found.accesses {
+    for access in found.accesses.iter().filter(|access| !found.unread.contains(&access.rel)) {
         let mut access = (*access).clone();
         let rels = std::iter::once(access.rel).chain(access.other_rels.iter().copied());
         for columns in rels.filter_map(|rel| found.columns.get(&rel)) {

@@ -94,7 +94,16 @@ impl Definitions<'_> {
     fn require_index_table(&mut self, r: Option<&nodes::RangeVar>, runtime: &dyn Runtime) -> Result<()> {
         let Some(table) = self.named_relation(r, runtime)? else { return Ok(()) };
         self.require_table_owner(&table)?;
-        self.require_on_schema(table.schema_oid, privilege::CREATE, runtime)
+        self.require_on_schema(table.schema_oid, privilege::CREATE, runtime)?;
+        if table.kind != TableKind::Partitioned || r.is_some_and(super::partition::says_only) {
+            return Ok(());
+        }
+        // Those of the partitions are made in the partitions' schemas.
+        for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
+            let partition = self.context_mut().table_by_oid(oid, runtime)?;
+            self.require_on_schema(partition.schema_oid, privilege::CREATE, runtime)?;
+        }
+        Ok(())
     }
 
     fn require_privilege(&mut self, r: Option<&nodes::RangeVar>, wanted: u64, runtime: &dyn Runtime) -> Result<()> {
@@ -166,6 +175,12 @@ impl Definitions<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the role in force has the privileges of a schema's owner, who may drop what is in it.
+    pub(crate) fn owns_schema(&mut self, schema: Oid) -> Result<bool> {
+        let owner = self.owner_of_schema(schema)?;
+        Ok(owner != 0 && self.context().owns(owner))
     }
 
     fn owner_of_schema(&mut self, schema: Oid) -> Result<Oid> {

@@ -7,6 +7,7 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::store::array;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_catalog::{CatalogView, FunctionInfo};
@@ -169,7 +170,9 @@ impl Definitions<'_> {
         for object in s.objects() {
             let Node::ObjectWithArgs(o) = object else { continue };
             if let Some(f) = self.routine_named(o, s.remove_type, s.missing_ok, runtime)? {
-                self.owned_routine(&f, &super::strings(o.objname()).join("."))?;
+                if !self.owns_schema(f.schema_oid)? {
+                    self.owned_routine(&f, &super::strings(o.objname()).join("."))?;
+                }
                 targets.push(f);
             }
         }
@@ -265,6 +268,9 @@ impl Definitions<'_> {
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("a rename without a routine")) };
         let Some(f) = self.routine_named(o, s.rename_type, false, runtime)? else { return Ok(tag) };
         self.changeable_routine(&f, &f.name)?;
+        if !self.context().is_superuser() {
+            self.require_on_schema(f.schema_oid, privilege::CREATE, runtime)?;
+        }
         self.refuse_same_signature(&f, f.schema_oid, new_name, runtime)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proname", Datum::text(new_name)))?;
         Ok(tag)

@@ -362,7 +362,9 @@ impl Definitions<'_> {
             }
         }
         for info in &targets {
-            self.refuse_other_owner_of_type(info.oid, runtime)?;
+            if !self.owns_schema(info.schema_oid)? {
+                self.refuse_other_owner_of_type(info.oid, runtime)?;
+            }
         }
         let named: Vec<ObjectAddress> = targets.iter().map(|info| ObjectAddress::object(PG_TYPE, info.oid)).collect();
         self.delete_objects(&named, cascade, runtime)?;

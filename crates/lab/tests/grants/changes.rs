@@ -83,8 +83,8 @@ impl World {
             }
             16 | 17 => {
                 let privileges = self.pick(&["usage", "create", "usage, create", "all"]);
-                let object = format!("schema {}", self.schema());
-                self.grant_or_revoke(privileges, &object)
+                let schema = self.pick(&["s0", "s1", "s2"]);
+                self.grant_or_revoke(privileges, &format!("schema {schema}"))
             }
             18 => {
                 let object = format!("{} {}", self.pick(&["type", "domain"]), self.type_name());

@@ -40,7 +40,11 @@ impl World {
             5 => format!("alter table {table} rename to n"),
             6 => format!("alter table {table} set schema {}", self.schema()),
             7 => format!("alter table {table} add constraint n check (a > -5)"),
-            8 => format!("alter table {table} add constraint n foreign key (a) references {}", self.table()),
+            8 => {
+                let tables = self.tables.clone();
+                let other = self.name_of(&tables);
+                format!("alter table {table} add constraint n foreign key (a) references {other}")
+            }
             9 => format!("alter table {table} disable trigger all"),
             10 => format!("alter table {table} add column n {}", self.type_name()),
             11 => format!("create index on {table} (a)"),
@@ -92,7 +96,7 @@ impl World {
             ),
             13 => format!("alter sequence {} owned by {}.a", self.sequence(), self.table()),
             14 => format!("create or replace view {} as {}", self.view(), self.select()),
-            15 => format!("alter view {} set (security_invoker = true)", self.view()),
+            15 => format!("alter view {} alter column a set default 1", self.view()),
             16 => format!("alter function {}(int) set schema {}", self.function(), self.schema()),
             17 => format!("drop procedure {}()", self.procedure()),
             18 => format!("alter materialized view {} rename to n", self.materialized()),

@@ -216,7 +216,11 @@ impl World {
         let mut sql = Vec::new();
         let full = |object: &Object| format!("{}.{}", object.schema, object.name);
         for n in 0..6 {
-            let table = self.made(format!("t{n}"));
+            let mut table = self.made(format!("t{n}"));
+            if n == 0 {
+                // Foreign keys are looked up by owners, who can always use this schema.
+                table.schema = "public".into();
+            }
             let (name, function) = (full(&table), full(&self.functions[n % 3].clone()));
             let sequence = full(&self.sequences[n % 2].clone());
             let constraint = match self.random.index(6) {
