@@ -2,10 +2,15 @@
 //!
 //! Invariants
 //! 1. Every relation that a statement names is in the list once for each time that it is named, as are those that its
-//!    views name. What a view does is allowed to the view's owner, unless the view says that it is its user's.
+//!    views name. What a view does is allowed to the view's owner, unless the view says that it is its user's: that is
+//!    whoever runs the statement, not the owner of another view that names it.
 //! 2. What the engine does for a statement (checks, generated columns, index expressions, foreign keys) needs no
-//!    privilege.
+//!    privilege on relations. Functions that it calls for a changed row are asked about when there is one
+//!    ([`super::ir::Dml::rule_functions`]).
 //! 3. The columns that are read are those of the bound query before it is planned: none has been optimised away.
+//!    Subqueries and functions of results that nobody reads are not asked about.
+//! 4. They are asked about in PostgreSQL's order: views, then tables; of both a query's own, the changed one first, as it
+//!    names them, then what its views and subqueries name, then the subqueries of its expressions.
 //!
 //! Must not know: who asks, roles, how privileges are decided (`kilndb_catalog::privileges`).
 
@@ -84,9 +89,11 @@ impl Binder<'_> {
         if dml.kind == DmlKind::Update {
             updated.extend(dml.assignments.iter().map(column));
         }
-        if let Some(OnConflict { update: Some(update), .. }) = &dml.on_conflict {
-            required |= privilege::UPDATE;
-            updated.extend(update.assignments.iter().map(column));
+        if let Some(on_conflict) = &dml.on_conflict {
+            if let Some(update) = &on_conflict.update {
+                required |= privilege::UPDATE;
+                updated.extend(update.assignments.iter().map(column));
+            }
         }
         for action in &dml.merge {
             match &action.action {
@@ -128,12 +135,11 @@ impl Binder<'_> {
         bound
     }
 
-    /// Has `bind` bind what belongs to a view, for its owner.
+    /// Has `bind` bind what belongs to a view, for its owner. What a view does for its user is that of whoever runs the
+    /// statement, even where the view is named by another one.
     pub(crate) fn for_owner_of<R>(&self, view: &Table, bind: impl FnOnce() -> Result<R>) -> Result<R> {
         let outer = self.check_as.get();
-        if !view.is_security_invoker {
-            self.check_as.set(Some(view.owner));
-        }
+        self.check_as.set((!view.is_security_invoker).then_some(view.owner));
         let bound = bind();
         self.check_as.set(outer);
         bound
@@ -144,62 +150,65 @@ impl Binder<'_> {
 #[derive(Default)]
 struct Found<'q> {
     accesses: Vec<&'q RelationAccess>,
+    /// Where each relation stands in the order in which privileges are asked about.
+    places: HashMap<u32, usize>,
     columns: HashMap<u32, Vec<i16>>,
+    /// How many results that nobody reads are around what is looked at: no function of theirs is called, no subquery
+    /// run.
+    unread_depth: usize,
+    /// Relations of such subqueries.
+    unread: HashSet<u32>,
     locked: Vec<u32>,
     functions: Vec<Oid>,
     known: HashSet<Oid>,
 }
 
 impl<'q> Found<'q> {
-    fn query(&mut self, query: &'q Query) -> Result<()> {
+    /// `used`: the columns that are read of the query's result, if not all count.
+    fn query(&mut self, query: &'q Query, used: Option<&[i16]>) -> Result<()> {
         kilndb_base::stack::check()?;
         self.accesses.extend(&query.accesses);
+        if let QueryBody::Dml(dml) = &query.body {
+            self.place(dml.rel);
+        }
+        query.rels.iter().for_each(|rel| self.place(rel.id));
+        if let QueryBody::Dml(dml) = &query.body
+            && let Some(source) = &dml.source
+        {
+            source.rels.iter().for_each(|rel| self.place(rel.id));
+        }
+        let unread = unread_targets(query, used);
         let mut done = Ok(());
         query.for_exprs(&mut |e| {
             if done.is_ok() {
+                let is_unread = unread.iter().any(|target| std::ptr::eq(*target, e));
+                self.unread_depth += usize::from(is_unread);
                 done = self.expression(e);
+                self.unread_depth -= usize::from(is_unread);
             }
         });
-        if let QueryBody::Dml(dml) = &query.body {
-            self.rules(dml);
-        }
+        done?;
         if !query.locks.is_empty() {
             self.locks(query);
         }
+        let is_lateral = query.rels.iter().any(|rel| rel.lateral);
+        let mut done = Ok(());
         query.for_subqueries(&mut |q| {
             if done.is_ok() {
-                done = self.query(q);
+                let holds = |rel: &&Rel| matches!(&rel.kind, RelKind::Subquery(inner) if std::ptr::eq(&**inner, q));
+                let rel = query.rels.iter().find(holds).filter(|_| !is_lateral);
+                let used = rel.map(|rel| self.columns.get(&rel.id).cloned().unwrap_or_default());
+                done = self.query(q, used.as_deref());
             }
         });
         done
     }
 
-    /// The functions that a table's checks, generated columns and indexes call are called by whoever writes its rows.
-    fn rules(&mut self, dml: &'q Dml) {
-        let keys = dml.indexes.iter().flat_map(|index| index.expressions.iter().flatten().chain(&index.predicate));
-        let rules = dml.generated.iter().map(|a| &a.expr).chain(dml.checks.iter().map(|(_, check)| check)).chain(keys);
-        for rule in rules {
-            self.called(rule);
-        }
-    }
-
-    fn called(&mut self, e: &Expr) {
-        self.note_call(e);
-        e.for_children(&mut |child| self.called(child));
-    }
-
-    fn note_call(&mut self, e: &Expr) {
-        let function = match &e.kind {
-            ExprKind::Func(f)
-            | ExprKind::NullIf(f)
-            | ExprKind::IsDistinct { eq: f, .. }
-            | ExprKind::ScalarArray { func: f, .. } => f.oid,
-            ExprKind::Agg(a) => a.oid,
-            ExprKind::Window(w) => w.oid,
-            _ => 0,
-        };
-        if function != 0 && self.known.insert(function) {
-            self.functions.push(function);
+    fn place(&mut self, rel: u32) {
+        let next = self.places.len();
+        self.places.entry(rel).or_insert(next);
+        if self.unread_depth > 0 {
+            self.unread.insert(rel);
         }
     }
 
@@ -223,16 +232,27 @@ impl<'q> Found<'q> {
 
     fn expression(&mut self, e: &'q Expr) -> Result<()> {
         kilndb_base::stack::check()?;
-        if let ExprKind::Column(c) = &e.kind {
-            let columns = self.columns.entry(c.rel).or_default();
-            if !columns.contains(&c.att) {
-                columns.push(c.att);
+        let function = match &e.kind {
+            ExprKind::Column(c) => {
+                let columns = self.columns.entry(c.rel).or_default();
+                if !columns.contains(&c.att) {
+                    columns.push(c.att);
+                }
+                return Ok(());
             }
-            return Ok(());
+            ExprKind::Func(f)
+            | ExprKind::NullIf(f)
+            | ExprKind::IsDistinct { eq: f, .. }
+            | ExprKind::ScalarArray { func: f, .. } => f.oid,
+            ExprKind::Agg(a) => a.oid,
+            ExprKind::Window(w) => w.oid,
+            _ => 0,
+        };
+        if function != 0 && self.unread_depth == 0 && self.known.insert(function) {
+            self.functions.push(function);
         }
-        self.note_call(e);
         if let ExprKind::SubLink(s) = &e.kind {
-            self.query(&s.query)?;
+            self.query(&s.query, None)?;
         }
         // The column whose element or field is assigned is not read by the user.
         let assigned = match &e.kind {
@@ -250,12 +270,38 @@ impl<'q> Found<'q> {
     }
 }
 
+/// The results of a subquery that are not computed, since nobody reads them.
+fn unread_targets<'q>(query: &'q Query, used: Option<&[i16]>) -> Vec<&'q Expr> {
+    let is_plain = matches!(query.body, QueryBody::Select) && matches!(query.distinct, Distinct::No);
+    let Some(used) = used.filter(|used| is_plain && !used.contains(&0)) else { return Vec::new() };
+    let visible = query.targets.iter().filter(|target| !target.junk).zip(1_i16..);
+    let unread =
+        visible.filter(|(target, n)| !used.contains(n) && !target.expr.is_volatile() && !target.expr.has_srf());
+    unread.map(|(target, _)| &target.expr).collect()
+}
+
+impl StatementAccess {
+    /// With what the same statement needs once bodies of functions have taken the places of calls: what it read in the
+    /// calls' arguments is read all the same.
+    pub fn with_bodies(mut self, inlined: StatementAccess) -> StatementAccess {
+        let known: HashSet<u32> = self.relations.iter().map(|access| access.rel).collect();
+        self.relations.extend(inlined.relations.into_iter().filter(|access| !known.contains(&access.rel)));
+        let called: HashSet<Oid> = self.functions.iter().map(|f| f.oid).collect();
+        self.functions.extend(inlined.functions.into_iter().filter(|f| !called.contains(&f.oid)));
+        self
+    }
+}
+
 /// What the query needs privileges for.
 pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<StatementAccess> {
     let mut found = Found::default();
-    found.query(query)?;
+    found.query(query, None)?;
+    let places = &found.places;
+    found.accesses.sort_by_key(|access| {
+        (access.table.kind != TableKind::View, places.get(&access.rel).copied().unwrap_or(usize::MAX))
+    });
     let mut relations = Vec::with_capacity(found.accesses.len());
-    for access in &found.accesses {
+    for access in found.accesses.iter().filter(|access| !found.unread.contains(&access.rel)) {
         let mut access = (*access).clone();
         let rels = std::iter::once(access.rel).chain(access.other_rels.iter().copied());
         for columns in rels.filter_map(|rel| found.columns.get(&rel)) {

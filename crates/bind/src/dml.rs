@@ -139,6 +139,7 @@ impl Binder<'_> {
             dml.checks.push((check.name.clone(), self.coerce_bool(e, "CHECK")?));
         }
         dml.indexes = self.bind_indexes(table, rel)?;
+        dml.rule_functions = rule_functions(dml);
         Ok(())
     }
 
@@ -183,6 +184,7 @@ impl Binder<'_> {
             assignments: Vec::new(),
             generated: Vec::new(),
             checks: Vec::new(),
+            rule_functions: Vec::new(),
             on_conflict: None,
             merge: Vec::new(),
             merge_on: None,
@@ -436,10 +438,33 @@ impl Binder<'_> {
     }
 }
 
-/// `nextval` of a sequence.
+/// The functions that a changed row's rules call. Of an UPDATE those of generated columns whose sources it assigns;
+/// indexes have new entries only for other values.
+fn rule_functions(dml: &Dml) -> Vec<Oid> {
+    let mut functions = Vec::new();
+    let is_update = dml.kind == DmlKind::Update;
+    let assigned = |attnum: i16| dml.assignments.iter().any(|a| dml.table.columns[a.column].attnum == attnum);
+    for generated in &dml.generated {
+        let mut used = Vec::new();
+        generated.expr.columns(&mut used);
+        if !is_update || used.iter().any(|c| assigned(c.att)) {
+            generated.expr.user_functions(&mut functions);
+        }
+    }
+    dml.checks.iter().for_each(|(_, check)| check.user_functions(&mut functions));
+    if !is_update {
+        let parts = dml.indexes.iter().flat_map(|index| index.expressions.iter().flatten().chain(&index.predicate));
+        parts.for_each(|part| part.user_functions(&mut functions));
+    }
+    functions
+}
+
+/// The next value of an identity column's sequence: whoever may write to the table may have it. That is what the second
+/// argument says, which nobody can write.
 pub(super) fn next_value(sequence: Oid) -> Expr {
     let arg = Expr::new(ExprKind::Const(Datum::Oid(sequence)), oids::REGCLASS);
-    let call = FuncExpr::internal(1574, "nextval".into(), vec![arg], true, b'v');
+    let of_identity = Expr::new(ExprKind::Const(Datum::Bool(true)), oids::BOOL);
+    let call = FuncExpr::internal(1574, "nextval".into(), vec![arg, of_identity], true, b'v');
     Expr::new(ExprKind::Func(Box::new(call)), oids::INT8)
 }
 

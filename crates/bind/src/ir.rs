@@ -621,6 +621,9 @@ pub struct Dml {
     /// Expressions of defaults and generated columns, checks: over `new_rel`.
     pub generated: Vec<Assignment>,
     pub checks: Vec<(String, Expr)>,
+    /// Functions that generated columns, checks and index expressions call, which whoever changes a row must be allowed
+    /// to call.
+    pub rule_functions: Vec<Oid>,
     pub on_conflict: Option<OnConflict>,
     pub merge: Vec<MergeAction>,
     /// MERGE: does a row of the join have both sides, and do they match? `None` in other statements.

@@ -353,7 +353,7 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
 
 impl Binder<'_> {
     /// A statement with what it needs privileges for.
-    fn bind_whole(&self, node: Node<'_>) -> Result<Query> {
+    pub(crate) fn bind_whole(&self, node: Node<'_>) -> Result<Query> {
         Ok(self.with_accesses(self.bind_statement(node, None)?))
     }
 

@@ -703,6 +703,15 @@ impl CatalogView for CatalogReader<'_> {
         before.or(of_user).unwrap_or(false)
     }
 
+    fn named_schemas(&self) -> Vec<Oid> {
+        self.asked.map_or_else(Vec::new, |asked| asked.schemas.borrow().iter().copied().collect())
+    }
+    fn keep_named_schemas(&self, named: &[Oid]) {
+        if let Some(asked) = self.asked {
+            asked.schemas.borrow_mut().retain(|schema| named.contains(schema));
+        }
+    }
+
     fn function_privileges(&self, oid: Oid) -> Result<Option<Privileges>> {
         self.restricted_function(oid)
     }

@@ -76,6 +76,7 @@ impl NewObject {
                 None => items.push(item),
             }
         }
+        items.sort_unstable();
         Ok((!same_items(&items, &usual)).then_some(items))
     }
 }

@@ -189,7 +189,11 @@ pub fn add_missing_role_dependencies(writer: &mut CatalogWriter<'_>, of_all: boo
     for owned in OWNED_TABLES.iter().filter(|owned| of_all || !owned.is_shared) {
         let database = if owned.is_shared { 0 } else { writer.database };
         for row in writer.store.scan(owned.table, &snapshot)? {
-            let Some(needed) = needed_roles(owned.table, row.values()) else { continue };
+            let Some(mut needed) = needed_roles(owned.table, row.values()) else { continue };
+            if owned.table == PG_ATTRIBUTE && !needed.roles.is_empty() {
+                let owner = writer.relation_owner(needed.object)?;
+                needed.roles.retain(|(role, _)| *role != owner);
+            }
             for (role, kind) in &needed.roles {
                 if known.contains(&(database, needed.class, needed.object, i64::from(needed.part), *role)) {
                     continue;

@@ -437,6 +437,13 @@ pub trait CatalogView {
     fn trust_names(&self, _is_trusting: bool) -> bool {
         false
     }
+    /// Has what was named since be forgotten, whose text does not become part of the statement: as many schemas are left
+    /// as were named before.
+    fn keep_named_schemas(&self, _named: &[Oid]) {}
+    /// Schemas that the statement has named so far.
+    fn named_schemas(&self) -> Vec<Oid> {
+        Vec::new()
+    }
     /// The only database whose objects there are.
     fn database_name(&self) -> &str;
     fn type_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TypeInfo>>>;

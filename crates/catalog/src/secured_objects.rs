@@ -74,6 +74,9 @@ secured!(
 secured!(ROUTINES, PG_PROC, Function, (PG_PROC_OID_INDEX, 0), UNDEFINED_FUNCTION, ["proname", "proowner", "proacl"]);
 secured!(TYPES, PG_TYPE, Type, (PG_TYPE_OID_INDEX, 0), UNDEFINED_OBJECT, ["typname", "typowner", "typacl"]);
 
+/// Those with rows for objects that are neither relations nor parameters.
+pub static SECURED_TABLES: [&SecuredTable; 6] = [&SCHEMAS, &ROUTINES, &LANGUAGES, &TYPES, &TABLESPACES, &DATABASES];
+
 impl SecuredTable {
     pub fn privileges(&self, row: &CatalogRow) -> Privileges {
         Privileges { kind: self.kind, owner: row.oid(self.owner), list: row.grants(self.grants) }

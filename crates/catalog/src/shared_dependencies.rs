@@ -4,6 +4,7 @@
 //! Invariants
 //! 1. An object has one row for its owner, and one for each other role that its list of grants names; none for the role
 //!    that every cluster has from its beginning, nor for PUBLIC.
+//!    A column has none for its relation's owner, which is not in the column's row: the writer leaves that one out.
 //! 2. What goes with another object (an index, a row type, an array type) has no owner of its own here.
 //!
 //! Must not know: what the objects are, beyond which columns name roles.
@@ -32,7 +33,7 @@ const fn owned(table: Oid, owner: &'static str, grants: Option<&'static str>) ->
     OwnedTable { table, owner: Some(owner), grants, is_shared: false }
 }
 
-pub const OWNED_TABLES: [OwnedTable; 16] = [
+pub const OWNED_TABLES: [OwnedTable; 18] = [
     owned(PG_CLASS, "relowner", Some("relacl")),
     OwnedTable { table: PG_ATTRIBUTE, owner: None, grants: Some("attacl"), is_shared: false },
     owned(PG_TYPE, "typowner", Some("typacl")),
@@ -48,6 +49,8 @@ pub const OWNED_TABLES: [OwnedTable; 16] = [
     owned(PG_TS_DICT, "dictowner", None),
     owned(PG_DEFAULT_ACL, "defaclrole", Some("defaclacl")),
     OwnedTable { is_shared: true, ..owned(PG_DATABASE, "datdba", Some("datacl")) },
+    OwnedTable { is_shared: true, ..owned(PG_TABLESPACE, "spcowner", Some("spcacl")) },
+    OwnedTable { table: PG_PARAMETER_ACL, owner: None, grants: Some("paracl"), is_shared: true },
     OwnedTable { table: PG_AUTH_MEMBERS, owner: None, grants: None, is_shared: true },
 ];
 

@@ -12,7 +12,7 @@ use super::definition_rows::defined_objects;
 use super::ids::*;
 use super::key_range::{KeyRange, prefix_range};
 use super::privileges::items_of_new_owner;
-use super::shared_dependencies::{needed_roles, owned_table};
+use super::shared_dependencies::{NeededRoles, needed_roles, owned_table};
 use super::temporary::{TemporaryCatalog, is_temporary_row};
 use kilndb_base::hash::HashMap;
 use kilndb_base::park::Park;
@@ -366,12 +366,30 @@ impl CatalogWriter<'_> {
         self.settle_roles(row.table().oid, Some(row.values()), None)
     }
 
+    /// Who owns a relation: what it has of the owner's column grants depends on itself.
+    pub(crate) fn relation_owner(&mut self, relation: Oid) -> Result<Oid> {
+        let snapshot = self.txn.catalog_snapshot();
+        let rows = self.store.lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(relation)], &snapshot)?;
+        Ok(rows.first().map_or(0, |row| row.oid("relowner")))
+    }
+
+    /// The roles that pg_shdepend has for a part of an object of this database.
+    fn roles_known(&mut self, part: &NeededRoles) -> Result<Vec<(Oid, u8)>> {
+        let key = [Datum::Oid(self.database), Datum::Oid(part.class), Datum::Oid(part.object), Datum::Int4(part.part)];
+        let snapshot = self.txn.catalog_snapshot();
+        let rows = self.store.lookup(PG_SHDEPEND, PG_SHDEPEND_DEPENDER_INDEX, &key, &snapshot)?;
+        Ok(rows.iter().map(|row| (row.oid("refobjid"), row.char("deptype"))).collect())
+    }
+
     /// Brings pg_shdepend up to date with a row that was written.
     fn settle_roles(&mut self, table: Oid, old: Option<&[Datum]>, new: Option<&[Datum]>) -> Result<()> {
         let Some(owned) = owned_table(table) else { return Ok(()) };
         let needed = |row: Option<&[Datum]>| row.and_then(|row| needed_roles(table, row)).unwrap_or_default();
-        let (before, after) = (needed(old), needed(new));
-        if before.roles == after.roles {
+        let (before, mut after) = (needed(old), needed(new));
+        if table == PG_ATTRIBUTE && !after.roles.is_empty() {
+            let owner = self.relation_owner(after.object)?;
+            after.roles.retain(|(role, _)| *role != owner);
+        } else if before.roles == after.roles {
             return Ok(());
         }
         let database = Datum::Oid(if owned.is_shared { 0 } else { self.database });
@@ -388,7 +406,8 @@ impl CatalogWriter<'_> {
                 }
             }
         }
-        for (role, kind) in after.roles.iter().filter(|role| !before.roles.contains(role)) {
+        let known = if table == PG_ATTRIBUTE { self.roles_known(&after)? } else { before.roles };
+        for (role, kind) in after.roles.iter().filter(|role| !known.contains(role)) {
             let row = [
                 ("dbid", database.clone()),
                 ("classid", Datum::Oid(after.class)),

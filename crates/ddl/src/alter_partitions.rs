@@ -66,6 +66,12 @@ impl Definitions<'_> {
         // Foreign keys know their parts.
         let of_key = c.subtype == A::AT_ValidateConstraint
             && table.foreign_keys.iter().any(|k| Some(k.name.as_str()) == c.name());
+        if !only && !recursing && !of_key && changes_partitions(c) {
+            for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
+                let partition = self.context_mut().table_by_oid(oid, runtime)?;
+                self.require_table_owner(&partition)?;
+            }
+        }
         let before = self.context_mut().table_by_oid(table.oid, runtime)?;
         self.alter_command(table, c, source, runtime)?;
         let after = self.context_mut().table_by_oid(table.oid, runtime)?;
@@ -444,6 +450,19 @@ fn refuse_only_identity(c: &nodes::AlterTableCmd) -> Result<()> {
         _ => return Ok(()),
     };
     Err(malformed(message.into()).with_hint("Do not specify the ONLY keyword."))
+}
+
+/// Does a command change the partitions too, whose owners must be asked then?
+fn changes_partitions(c: &nodes::AlterTableCmd) -> bool {
+    match (c.subtype, c.def()) {
+        (A::AT_AddColumn | A::AT_DropColumn | A::AT_DropConstraint | A::AT_SetNotNull, _) => true,
+        (A::AT_AddIdentity | A::AT_SetIdentity | A::AT_DropIdentity, _) => true,
+        (A::AT_ValidateConstraint, _) => false,
+        (A::AT_AddConstraint, Node::Constraint(k)) => {
+            matches!(k.contype, ConstrType::CONSTR_CHECK | ConstrType::CONSTR_NOTNULL) && !k.is_no_inherit
+        }
+        _ => recurses(c),
+    }
 }
 
 /// Commands that the partitions carry out as they stand.

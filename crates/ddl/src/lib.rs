@@ -333,6 +333,14 @@ impl Definitions<'_> {
         })
     }
 
+    /// The schema that a new object would be in, if there is one.
+    fn schema_to_create_in(&mut self, schema: Option<&str>, runtime: &dyn Runtime) -> Result<Option<Oid>> {
+        self.context_mut().with_catalog(runtime, |host| match schema.or(host.reader.creation_schema) {
+            Some(name) => host.reader.schema_oid(name),
+            None => Ok(None),
+        })
+    }
+
     /// Schema of a new object: the one named or the first of search_path. Returns OID and name.
     pub(crate) fn creation_schema(
         &mut self,

@@ -121,6 +121,7 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<u64> {
         let plan = self.context_mut().plan_engine_query(&ViewStatement { sql, into, maintained }, runtime)?;
+        self.context_mut().check_access(&plan)?;
         let rows = self.run_seen(&plan, runtime, sink)?;
         if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();

@@ -47,7 +47,6 @@ impl Definitions<'_> {
                 }
                 Ok(())
             }
-            Node::ViewStmt(s) if s.replace => self.require_relation(s.view(), runtime),
             Node::TruncateStmt(s) => {
                 for node in s.relations() {
                     if let Node::RangeVar(r) = node {
@@ -62,9 +61,6 @@ impl Definitions<'_> {
             Node::DropStmt(s) => self.require_drop(s, runtime),
             Node::RenameStmt(s) => self.require_rename(s, runtime),
             Node::AlterObjectSchemaStmt(s) => self.require_relation(s.relation(), runtime),
-            Node::AlterOwnerStmt(s) if s.object_type == O::OBJECT_SCHEMA => {
-                self.require_schema_owner(s.object().as_str().unwrap_or(""), runtime)
-            }
             Node::CommentStmt(s) => self.require_comment(s, runtime),
             Node::CreateSchemaStmt(s) => self.require_create_schema(s),
             Node::CreatedbStmt(_) if !self.context().has_attribute(|role| role.creates_databases) => {
@@ -98,7 +94,16 @@ impl Definitions<'_> {
     fn require_index_table(&mut self, r: Option<&nodes::RangeVar>, runtime: &dyn Runtime) -> Result<()> {
         let Some(table) = self.named_relation(r, runtime)? else { return Ok(()) };
         self.require_table_owner(&table)?;
-        self.require_on_schema(table.schema_oid, privilege::CREATE, runtime)
+        self.require_on_schema(table.schema_oid, privilege::CREATE, runtime)?;
+        if table.kind != TableKind::Partitioned || r.is_some_and(super::partition::says_only) {
+            return Ok(());
+        }
+        // Those of the partitions are made in the partitions' schemas.
+        for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
+            let partition = self.context_mut().table_by_oid(oid, runtime)?;
+            self.require_on_schema(partition.schema_oid, privilege::CREATE, runtime)?;
+        }
+        Ok(())
     }
 
     fn require_privilege(&mut self, r: Option<&nodes::RangeVar>, wanted: u64, runtime: &dyn Runtime) -> Result<()> {
@@ -135,7 +140,7 @@ impl Definitions<'_> {
         Ok(self.context_mut().catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)])?.pop())
     }
 
-    fn require_schema_owner(&mut self, name: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn require_schema_owner(&mut self, name: &str, runtime: &dyn Runtime) -> Result<()> {
         match self.schema_row(name, runtime)? {
             Some(row) if !self.context().owns(row.oid("nspowner")) => Err(not_owner("schema", name)),
             _ => Ok(()),
@@ -170,6 +175,12 @@ impl Definitions<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the role in force has the privileges of a schema's owner, who may drop what is in it.
+    pub(crate) fn owns_schema(&mut self, schema: Oid) -> Result<bool> {
+        let owner = self.owner_of_schema(schema)?;
+        Ok(owner != 0 && self.context().owns(owner))
     }
 
     fn owner_of_schema(&mut self, schema: Oid) -> Result<Oid> {

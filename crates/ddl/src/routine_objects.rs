@@ -7,6 +7,7 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::store::array;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_catalog::{CatalogView, FunctionInfo};
@@ -146,17 +147,18 @@ impl Definitions<'_> {
         }
     }
 
-    fn owned_routine(&mut self, f: &FunctionInfo) -> Result<()> {
+    /// `shown`: the routine's name in the message.
+    fn owned_routine(&mut self, f: &FunctionInfo, shown: &str) -> Result<()> {
         if self.context().owns(f.owner) {
             return Ok(());
         }
         let word = if f.kind == b'p' { "procedure" } else { "function" };
-        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of {word} {}", f.name)))
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of {word} {shown}")))
     }
 
     /// A routine that its owner may change. Those of the system are part of the program and stay as they are.
-    fn changeable_routine(&mut self, f: &FunctionInfo) -> Result<()> {
-        self.owned_routine(f)?;
+    fn changeable_routine(&mut self, f: &FunctionInfo, shown: &str) -> Result<()> {
+        self.owned_routine(f, shown)?;
         if kilndb_catalog::extension::may_go(f.oid) {
             return Ok(());
         }
@@ -168,7 +170,9 @@ impl Definitions<'_> {
         for object in s.objects() {
             let Node::ObjectWithArgs(o) = object else { continue };
             if let Some(f) = self.routine_named(o, s.remove_type, s.missing_ok, runtime)? {
-                self.owned_routine(&f)?;
+                if !self.owns_schema(f.schema_oid)? {
+                    self.owned_routine(&f, &super::strings(o.objname()).join("."))?;
+                }
                 targets.push(f);
             }
         }
@@ -186,7 +190,7 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.objtype));
         let o = s.func().ok_or_else(|| Error::internal("ALTER FUNCTION without a function"))?;
         let Some(f) = self.routine_named(o, s.objtype, false, runtime)? else { return Ok(tag) };
-        self.changeable_routine(&f)?;
+        self.changeable_routine(&f, &super::strings(o.objname()).join("."))?;
         if f.kind == b'a' {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is an aggregate function", f.name)));
         }
@@ -263,7 +267,10 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.rename_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("a rename without a routine")) };
         let Some(f) = self.routine_named(o, s.rename_type, false, runtime)? else { return Ok(tag) };
-        self.changeable_routine(&f)?;
+        self.changeable_routine(&f, &f.name)?;
+        if !self.context().is_superuser() {
+            self.require_on_schema(f.schema_oid, privilege::CREATE, runtime)?;
+        }
         self.refuse_same_signature(&f, f.schema_oid, new_name, runtime)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proname", Datum::text(new_name)))?;
         Ok(tag)
@@ -273,8 +280,11 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.object_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("SET SCHEMA without a routine")) };
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
-        self.changeable_routine(&f)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
+        if schema == f.schema_oid {
+            return Ok(tag);
+        }
+        self.changeable_routine(&f, &f.name)?;
         if is_temporary(schema) != is_temporary(f.schema_oid) {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
         }
@@ -296,7 +306,11 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.object_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("OWNER TO without a routine")) };
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
-        self.changeable_routine(&f)?;
+        let rows = self.context_mut().catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(f.oid)])?;
+        if rows.first().is_some_and(|row| row.oid("proowner") == owner) {
+            return Ok(tag);
+        }
+        self.changeable_routine(&f, &f.name)?;
         self.require_new_owner(owner, Some(f.schema_oid), runtime)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proowner", Datum::Oid(owner)))?;
         Ok(tag)

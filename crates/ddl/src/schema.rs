@@ -247,6 +247,7 @@ impl Definitions<'_> {
         for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
             let member = self.context_mut().table_by_oid(oid, runtime)?;
             let member = self.lock_for_ddl(&member, self.table_lock(), runtime)?;
+            self.require_table_owner(&member)?;
             if let Some(column) = member.columns.iter().find(|c| !c.dropped && c.name == old) {
                 renamed.push((ObjectAddress::column(oid, column.attnum), old.to_string()));
             }
@@ -368,6 +369,12 @@ impl Definitions<'_> {
                 let oid = oid.ok_or_else(|| {
                     Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
                 })?;
+                let key = [Datum::Oid(oid)];
+                let rows = self.context_mut().catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &key)?;
+                if rows.first().is_some_and(|row| row.oid("nspowner") == owner) {
+                    return Ok("ALTER SCHEMA".to_string());
+                }
+                self.require_schema_owner(&name, runtime)?;
                 if !self.context().is_superuser() {
                     self.require_set_role(owner)?;
                     self.require_on_own_database(privilege::CREATE)?;

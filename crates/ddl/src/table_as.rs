@@ -68,16 +68,26 @@ impl Definitions<'_> {
         } else {
             persistence
         };
+        let request = PlanRequest::of(query.node, query.source);
+        let plan = self.context_mut().plan_with(&request, runtime)?;
+        let name = r.relname().unwrap_or("").to_string();
+        if !temporary
+            && let Some(schema) = self.schema_to_create_in(r.schemaname(), runtime)?
+            && self.name_is_taken(schema, &name, "relation", if_not_exists, runtime)?
+        {
+            return Ok("CREATE TABLE AS".to_string());
+        }
+        // The rows are read before the table is made.
+        if !into.skip_data {
+            self.context_mut().check_access(&plan)?;
+        }
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
         if global {
             refuse_in_temporary_schema(schema)?;
         }
-        let name = r.relname().unwrap_or("").to_string();
-        if self.name_is_taken(schema, &name, "relation", if_not_exists, runtime)? {
+        if temporary && self.name_is_taken(schema, &name, "relation", if_not_exists, runtime)? {
             return Ok("CREATE TABLE AS".to_string());
         }
-        let request = PlanRequest::of(query.node, query.source);
-        let plan = self.context_mut().plan_with(&request, runtime)?;
         let columns = result_columns(&plan, &super::strings(into.col_names()), TOO_MANY_NAMES)?;
         let mut options = self.storage_options(into.options())?;
         if global {

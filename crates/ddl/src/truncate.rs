@@ -5,6 +5,7 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::trigger::TriggerOperation;
 use kilndb_catalog::{Table, TableKind};
 use kilndb_storage::{Isolation, LockMode, RelationKind, is_private};
@@ -34,6 +35,13 @@ impl Definitions<'_> {
             }
         }
         self.add_referencing(&mut tables, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
+        if s.restart_seqs {
+            for table in &tables {
+                for sequence in self.owned_sequences(table, runtime)? {
+                    self.require_table_owner(&sequence)?;
+                }
+            }
+        }
         use kilndb_catalog::trigger::{BEFORE, TRUNCATE};
         for table in &tables {
             self.host.fire_statement_triggers(table, TriggerOperation::Truncate, TRUNCATE | BEFORE, runtime)?;
@@ -68,7 +76,9 @@ impl Definitions<'_> {
                     continue;
                 }
                 let other = self.context_mut().table_by_oid(key.table, runtime)?;
-                if !cascade {
+                if cascade {
+                    self.context_mut().require_on_table(&other, privilege::TRUNCATE)?;
+                } else {
                     return Err(Error::unsupported("cannot truncate a table referenced in a foreign key constraint")
                         .with_detail(format!("Table \"{}\" references \"{}\".", other.name, table.name))
                         .with_hint(format!(
@@ -153,15 +163,22 @@ impl Definitions<'_> {
     }
 
     /// RESTART IDENTITY: the sequence gets a new cell, so that a rollback brings the old value back.
-    fn restart_owned_sequences(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
+    fn owned_sequences(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<Vec<Arc<Table>>> {
+        let mut sequences = Vec::new();
         for row in self.dependents(PG_CLASS, table.oid, 0)? {
             if !b"ai".contains(&row.char("deptype")) || row.oid("classid") != PG_CLASS {
                 continue;
             }
             let sequence = self.context_mut().table_by_oid(row.oid("objid"), runtime)?;
-            if sequence.kind != TableKind::Sequence {
-                continue;
+            if sequence.kind == TableKind::Sequence {
+                sequences.push(sequence);
             }
+        }
+        Ok(sequences)
+    }
+
+    fn restart_owned_sequences(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
+        for sequence in self.owned_sequences(table, runtime)? {
             let options = self.sequence_options(sequence.oid)?;
             let cell = self.replace_storage(
                 sequence.oid,

@@ -363,7 +363,9 @@ impl Definitions<'_> {
             }
         }
         for info in &targets {
-            self.refuse_other_owner_of_type(info.oid, runtime)?;
+            if !self.owns_schema(info.schema_oid)? {
+                self.refuse_other_owner_of_type(info.oid, runtime)?;
+            }
         }
         let named: Vec<ObjectAddress> = targets.iter().map(|info| ObjectAddress::object(PG_TYPE, info.oid)).collect();
         self.delete_objects(&named, cascade, runtime)?;
@@ -481,8 +483,8 @@ impl Definitions<'_> {
     /// ALTER TYPE … SET SCHEMA.
     pub(super) fn move_type(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
         let info = self.type_of_object(s.object(), runtime)?;
-        self.refuse_other_owner_of_type(info.oid, runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
+        self.refuse_other_owner_of_type(info.oid, runtime)?;
         if kilndb_catalog::temporary::is_temporary(info.schema_oid) {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
         }
@@ -505,6 +507,10 @@ impl Definitions<'_> {
     /// ALTER TYPE … OWNER TO.
     pub(super) fn give_type(&mut self, s: &nodes::AlterOwnerStmt, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
         let info = self.type_of_object(s.object(), runtime)?;
+        let rows = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(info.oid)])?;
+        if rows.first().is_some_and(|row| row.oid("typowner") == owner) {
+            return Ok(if s.object_type == O::OBJECT_DOMAIN { "ALTER DOMAIN" } else { "ALTER TYPE" }.to_string());
+        }
         self.refuse_other_owner_of_type(info.oid, runtime)?;
         self.require_new_owner(owner, Some(info.schema_oid), runtime)?;
         let mut types = vec![info.oid, info.array];

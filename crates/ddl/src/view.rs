@@ -154,6 +154,7 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
         let view: Arc<Table> = self.context_mut().table_by_oid(oid, runtime)?;
+        self.require_table_owner(&view)?;
         if view.kind != TableKind::View {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a view", view.name)));
         }

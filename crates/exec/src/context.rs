@@ -47,6 +47,10 @@ pub trait SessionHost {
     fn may_read(&self, _table: &kilndb_catalog::Table, _columns: &[i16]) -> bool {
         true
     }
+    /// 42501 unless whoever runs the statement may call these functions.
+    fn require_functions(&self, _functions: &[kilndb_bind::access::FunctionAccess]) -> Result<()> {
+        Ok(())
+    }
     /// The role that the statement runs as.
     fn role(&self) -> kilndb_base::Oid {
         0

@@ -709,6 +709,10 @@ fn target_of(m: &ModifyPlan, leaf: &LeafPartition, rules: &TableRules, cx: &Exec
             && !rules.indexes.iter().any(touches),
         generated: rules.generated.clone(),
         checks: rules.checks.clone(),
+        functions: match m.statement.kind {
+            kilndb_bind::ir::DmlKind::Update => m.functions.clone(),
+            _ => rules.functions.clone(),
+        },
         not_null,
         foreign_keys: if moves_rows { Arc::default() } else { rules.foreign_keys.clone() },
         referenced_by: if moves_rows { Arc::default() } else { rules.referenced_by.clone() },

@@ -60,6 +60,9 @@ const CHANGES: u64 = privilege::INSERT | privilege::UPDATE;
 
 /// Computes generated columns, and checks NOT NULL, CHECK constraints and partition bounds.
 pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+    if !m.functions.is_empty() {
+        cx.session.require_functions(&m.functions)?;
+    }
     for (column, e) in &*m.generated {
         values[*column] = e.eval(values, rt, cx)?;
     }

@@ -89,15 +89,27 @@ impl<'a> Inliner<'a> {
         Some(bound)
     }
 
+    /// What a body names is named by the statement only if the body takes the call's place.
     fn scalar(&mut self, e: &mut Expr) -> Result<()> {
-        let ExprKind::Func(f) = &e.kind else { return Ok(()) };
-        if f.oid < FIRST_USER_OID || f.returns_set || matches!(e.ty, oids::RECORD | oids::VOID) {
+        if !matches!(&e.kind, ExprKind::Func(f) if f.oid >= FIRST_USER_OID) {
             return Ok(());
         }
+        let named = self.catalog.named_schemas();
+        if !self.replace_scalar(e)? {
+            self.catalog.keep_named_schemas(&named);
+        }
+        Ok(())
+    }
+
+    fn replace_scalar(&mut self, e: &mut Expr) -> Result<bool> {
+        let ExprKind::Func(f) = &e.kind else { return Ok(false) };
+        if f.oid < FIRST_USER_OID || f.returns_set || matches!(e.ty, oids::RECORD | oids::VOID) {
+            return Ok(false);
+        }
         let is_row = self.catalog.type_by_oid(e.ty)?.is_some_and(|t| t.kind == b'c');
-        let Some(info) = self.candidate(f)?.filter(|info| !info.returns_set && !is_row) else { return Ok(()) };
-        let Some(body) = self.body(&info, f, &[(e.ty, -1)]) else { return Ok(()) };
-        let Some(mut expr) = only_expression(body.query) else { return Ok(()) };
+        let Some(info) = self.candidate(f)?.filter(|info| !info.returns_set && !is_row) else { return Ok(false) };
+        let Some(body) = self.body(&info, f, &[(e.ty, -1)]) else { return Ok(false) };
+        let Some(mut expr) = only_expression(body.query) else { return Ok(false) };
         let volatility_fits = match info.volatility {
             b'i' => expr.is_immutable(),
             b's' => !expr.is_volatile(),
@@ -109,7 +121,7 @@ impl<'a> Inliner<'a> {
         let strict = info.strict && !is_known;
         if !volatility_fits || (strict && is_nonstrict(&expr)) || !arguments_may_move(&expr, &body.arguments, f, strict)
         {
-            return Ok(());
+            return Ok(false);
         }
         self.active.push(f.oid);
         let inner = expr.rewrite(&mut |e| self.scalar(e));
@@ -118,7 +130,7 @@ impl<'a> Inliner<'a> {
         substitute(&mut expr, &body.arguments, &f.args)?;
         let loc = e.loc;
         *e = expr.at(loc);
-        Ok(())
+        Ok(true)
     }
 
     /// Set-returning calls in FROM, at all levels that are not subqueries of expressions.
@@ -126,16 +138,22 @@ impl<'a> Inliner<'a> {
         for rel in &mut query.rels {
             if let RelKind::Subquery(inner) = &mut rel.kind {
                 self.tables(inner)?;
-            } else if let Some(inner) = self.table(rel)? {
-                let mut outer = Vec::new();
-                inner.outer_columns(&mut outer);
-                // A CTE is computed once, but this would be run for each row.
-                if !outer.is_empty() && has_ctes(&inner) {
-                    continue;
-                }
-                rel.lateral = !outer.is_empty();
-                rel.kind = RelKind::Subquery(SharedQuery::new(inner));
+                continue;
             }
+            let named = self.catalog.named_schemas();
+            let Some(inner) = self.table(rel)? else {
+                self.catalog.keep_named_schemas(&named);
+                continue;
+            };
+            let mut outer = Vec::new();
+            inner.outer_columns(&mut outer);
+            // A CTE is computed once, but this would be run for each row.
+            if !outer.is_empty() && has_ctes(&inner) {
+                self.catalog.keep_named_schemas(&named);
+                continue;
+            }
+            rel.lateral = !outer.is_empty();
+            rel.kind = RelKind::Subquery(SharedQuery::new(inner));
         }
         for cte in &mut query.ctes {
             self.tables(&mut cte.query)?;

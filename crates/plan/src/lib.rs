@@ -61,7 +61,7 @@ pub use compile::Layout;
 pub use compile::int_compare;
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Oid, RelationId, Result};
-use kilndb_bind::access::{FunctionAccess, statement_access};
+use kilndb_bind::access::statement_access;
 use kilndb_bind::ir::*;
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::global::GLOBAL;
@@ -188,10 +188,7 @@ fn plan_in<'a>(
     inline::inline_functions(&mut query, catalog)?;
     if access.calls_routines {
         // A call that is replaced by the function's body is a call all the same.
-        let called = std::mem::take(&mut access.functions);
-        access = statement_access(&query, catalog)?;
-        let is_new = |f: &FunctionAccess| !access.functions.iter().any(|known| known.oid == f.oid);
-        access.functions.extend(called.into_iter().filter(is_new).collect::<Vec<_>>());
+        access = access.with_bodies(statement_access(&query, catalog)?);
     }
     rewrite::rewrite(&mut query, catalog, engine)?;
     let names = explain.is_some().then(|| ShownNames::of_query(&query));

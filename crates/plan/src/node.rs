@@ -6,7 +6,7 @@ use super::measured::MeasuredCost;
 use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
-use kilndb_bind::access::StatementAccess;
+use kilndb_bind::access::{FunctionAccess, StatementAccess};
 use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, SetOp};
 use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
@@ -788,6 +788,8 @@ pub struct TargetRules {
     /// The expressions are over a row of the table.
     pub generated: Arc<[(usize, CExpr)]>,
     pub checks: Arc<[(String, CExpr)]>,
+    /// Those of the functions that these and index expressions call that not everybody may call.
+    pub functions: Arc<[FunctionAccess]>,
     pub not_null: Arc<[usize]>,
     pub foreign_keys: Arc<[ForeignKeyPlan]>,
     pub referenced_by: Arc<[ReferencedPlan]>,

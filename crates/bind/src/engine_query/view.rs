@@ -17,7 +17,7 @@ impl EngineQuery for ViewStatement<'_> {
         let statements = script.statements();
         let Some(one) = statements.first() else { return Err(Error::internal("a view without a query")) };
         let binder = Binder { maintained: self.maintained, ..Binder::new(catalog, Arc::from(self.sql), Vec::new()) };
-        let bound = BoundStatement::Query(SharedQuery::new(binder.bind_statement(one.node(), None)?));
+        let bound = BoundStatement::Query(SharedQuery::new(binder.trusting(|| binder.bind_whole(one.node()))?));
         match self.into {
             Some(table) => insert_rows(bound, table, catalog),
             None => Ok(bound),

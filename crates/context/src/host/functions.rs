@@ -5,9 +5,10 @@ use super::session_function::{self, Call, session_functions};
 use super::views::INET;
 use super::{StatementHost, relation_by_text};
 use crate::client::SessionControl;
-use crate::privileges::has_on_columns;
+use crate::privileges::{has_on_columns, refuse_functions};
 use crate::settings::{LiveValue, PendingSetting, confidential, is_confidential};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::access::FunctionAccess;
 use kilndb_catalog::bootstrap;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::privilege;
@@ -44,6 +45,10 @@ impl SessionHost for StatementHost<'_> {
                 table.privileges().has_all(role, privilege::SELECT, seen)
                     || (!columns.is_empty() && has_on_columns(role, table, columns, privilege::SELECT, seen))
             })
+    }
+    fn require_functions(&self, functions: &[FunctionAccess]) -> Result<()> {
+        let roles = self.roles()?;
+        refuse_functions(functions, self.facts.current_role, roles.seen_from(self.database().oid))
     }
     fn fuzzy_search_limit(&self) -> u64 {
         self.settings.number("gin_fuzzy_search_limit")

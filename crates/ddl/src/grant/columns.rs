@@ -3,7 +3,7 @@
 use super::super::Definitions;
 use super::{Grant, grants_value, invalid_privilege};
 use crate::client::Runtime;
-use crate::privileges::{permission_denied, relation_word};
+use crate::privileges::permission_denied;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
@@ -13,6 +13,10 @@ use kilndb_syntax::raw::ObjectType as O;
 use kilndb_types::Datum;
 use kilndb_types::acl::AclItem;
 use std::collections::BTreeMap;
+
+/// Columns that every table has, which nobody grants anything on. REVOKE on a table is about them, too.
+const SYSTEM_COLUMNS: [(i16, &str); 6] =
+    [(-6, "tableoid"), (-5, "cmax"), (-4, "xmax"), (-3, "cmin"), (-2, "xmin"), (-1, "ctid")];
 
 impl Definitions<'_> {
     pub(super) fn grant_on_relation(
@@ -28,11 +32,13 @@ impl Definitions<'_> {
         if kind == O::OBJECT_TABLE {
             wanted = self.valid_for_relation(table, wanted)?;
         }
-        let columns = self.column_privileges(table, grant, wanted)?;
         let before = privileges.items();
+        let whole = wanted;
         if wanted != 0 {
             let shown = format!("\"{}\"", table.name);
-            let denied = || permission_denied(relation_word(table), &table.name);
+            // Whatever is not a sequence is granted on as a table is.
+            let word = if table.kind == TableKind::Sequence { "sequence" } else { "table" };
+            let denied = || permission_denied(word, &table.name);
             let (allowed, grantor) = self.grantable(&privileges, wanted, grant, (&shown, &denied))?;
             if let Some(items) = self.changed_grants(&privileges, allowed, grantor, grant)? {
                 self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
@@ -40,7 +46,7 @@ impl Definitions<'_> {
                 })?;
             }
         }
-        for (attnum, wanted) in columns {
+        for (attnum, wanted) in self.column_privileges(table, grant, whole)? {
             self.grant_on_column(table, attnum, wanted, (grant, &before), runtime)?;
         }
         Ok(())
@@ -69,6 +75,9 @@ impl Definitions<'_> {
         let mut found: BTreeMap<i16, u64> = BTreeMap::new();
         let of_columns = whole & SecuredKind::Column.all();
         if !grant.is_grant && of_columns != 0 {
+            // Views have no columns of the system's.
+            let system = SYSTEM_COLUMNS.iter().filter(|_| table.kind != TableKind::View);
+            found.extend(system.map(|(attnum, _)| (*attnum, of_columns)));
             for column in table.columns.iter().filter(|c| !c.dropped) {
                 *found.entry(column.attnum).or_default() |= of_columns;
             }
@@ -103,12 +112,9 @@ impl Definitions<'_> {
     ) -> Result<()> {
         let key = [Datum::Oid(table.oid), Datum::Int2(attnum)];
         let row = self.context_mut().catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key)?.pop();
-        let Some(row) = row else { return Ok(()) };
-        let own = row.grants("attacl");
-        if own.is_none() && !grant.is_grant {
-            return Ok(());
-        }
-        let name = row.text("attname").unwrap_or("").to_string();
+        let own = row.as_ref().and_then(|row| row.grants("attacl"));
+        let system = SYSTEM_COLUMNS.iter().find(|(known, _)| *known == attnum).map(|(_, name)| *name);
+        let name = row.as_ref().and_then(|row| row.text("attname")).or(system).unwrap_or("").to_string();
         let items: Vec<AclItem> = own.iter().flat_map(|list| list.iter().copied()).collect();
         let merged = whole.iter().chain(&items).copied().collect();
         let with_options = Privileges { kind: SecuredKind::Column, owner: table.owner, list: Some(merged) };
@@ -118,9 +124,13 @@ impl Definitions<'_> {
             Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
         };
         let all = Grant { all: wanted == SecuredKind::Column.all(), ..grant.for_columns() };
-        let (allowed, grantor) = self.grantable(&with_options, wanted, &all, (&shown, &denied))?;
+        let (allowed, grantor) =
+            self.grantable_within(&with_options, &table.privileges(), wanted, &all, (&shown, &denied))?;
         let privileges = Privileges { kind: SecuredKind::Column, owner: table.owner, list: Some(items.into()) };
-        if let Some(items) = self.changed_grants(&privileges, allowed, grantor, grant)? {
+        if let Some(row) = row
+            && let Some(items) = self.changed_grants(&privileges, allowed, grantor, grant)?
+            && (!items.is_empty() || !row.get("attacl").is_null())
+        {
             let value = if items.is_empty() { Datum::Null } else { grants_value(&items) };
             self.rewrite_row(&row, runtime, |row| row.set("attacl", value))?;
         }

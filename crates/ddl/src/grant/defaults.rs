@@ -128,7 +128,8 @@ impl Definitions<'_> {
         let row = self.context_mut().catalog_lookup(PG_DEFAULT_ACL, PG_DEFAULT_ACL_ROLE_NSP_OBJ_INDEX, &key)?.pop();
         let items = row.as_ref().and_then(|row| row.grants("defaclacl")).map_or_else(|| unset.clone(), |l| l.to_vec());
         let change = grant.change(grant.privileges, role);
-        let changed = self.context_mut().with_roles(|roles| changed_items(&items, &change, role, roles))??;
+        let mut changed = self.context_mut().with_roles(|roles| changed_items(&items, &change, role, roles))??;
+        changed.sort_unstable();
         let is_unset = same_items(&changed, &unset);
         match &row {
             Some(row) if is_unset => {
@@ -140,6 +141,23 @@ impl Definitions<'_> {
             None if is_unset => Ok(()),
             None => self.insert_default_grants(key, grants_value(&changed), runtime),
         }
+    }
+
+    /// Takes what a row of pg_default_acl gives to a role out of it.
+    pub(crate) fn revoke_default_grants(&mut self, oid: Oid, role: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let rows = self.context_mut().catalog_scan(PG_DEFAULT_ACL)?;
+        let Some(row) = rows.into_iter().find(|row| row.oid("oid") == oid) else { return Ok(()) };
+        let letter = row.char("defaclobjtype");
+        let kind = match letter {
+            b'r' => SecuredKind::Relation,
+            b'S' => SecuredKind::Sequence,
+            b'f' => SecuredKind::Function,
+            b'T' => SecuredKind::Type,
+            _ => SecuredKind::Schema,
+        };
+        let grant = Grant { privileges: kind.all(), ..Grant::all_from(role) };
+        let (owner, schema) = (row.oid("defaclrole"), row.oid("defaclnamespace"));
+        self.set_default_grants(owner, schema, (letter, kind), &grant, runtime)
     }
 
     fn insert_default_grants(&mut self, key: [Datum; 3], grants: Datum, runtime: &dyn Runtime) -> Result<()> {

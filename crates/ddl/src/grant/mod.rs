@@ -15,12 +15,13 @@ use super::Definitions;
 use crate::client::Runtime;
 use crate::privileges::permission_denied;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::{
     GrantChange, PUBLIC_ROLE, Privileges, SecuredKind, changed_items, grant_options, granted_on, same_items,
 };
-use kilndb_catalog::secured_objects::SecuredTable;
+use kilndb_catalog::secured_objects::{SECURED_TABLES, SecuredTable};
 use kilndb_catalog::store::array;
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{DropBehavior, GrantTargetType, ObjectType as O, RoleSpecType};
@@ -52,6 +53,19 @@ struct Grant<'n> {
 }
 
 impl<'n> Grant<'n> {
+    /// REVOKE ALL … FROM a role CASCADE.
+    fn all_from(role: Oid) -> Grant<'static> {
+        Grant {
+            is_grant: false,
+            option: false,
+            cascades: true,
+            privileges: 0,
+            all: true,
+            columns: Vec::new(),
+            grantees: vec![role],
+        }
+    }
+
     fn change(&self, privileges: u64, grantor: Oid) -> GrantChange<'_> {
         let (is_grant, option, cascades) = (self.is_grant, self.option, self.cascades);
         GrantChange { is_grant, option, cascades, grantees: &self.grantees, privileges, grantor }
@@ -131,6 +145,24 @@ impl Definitions<'_> {
         Ok(())
     }
 
+    /// REVOKE ALL ON an object FROM a role CASCADE.
+    pub(crate) fn revoke_all_grants(&mut self, object: ObjectAddress, role: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let grant = Grant::all_from(role);
+        if object.class == PG_CLASS {
+            let table = self.context_mut().table_by_oid(object.object, runtime)?;
+            return self.grant_on_relation(&table, &grant, O::OBJECT_TABLE, runtime);
+        }
+        let rows = self.context_mut().catalog_scan(object.class)?;
+        let Some(row) = rows.into_iter().find(|row| row.oid("oid") == object.object) else { return Ok(()) };
+        match SECURED_TABLES.iter().find(|table| table.table == object.class) {
+            Some(table) => self.grant_on_row(table, &row, &grant, runtime),
+            None if object.class == PG_PARAMETER_ACL => {
+                self.grant_on_parameter(row.text("parname").unwrap_or(""), &grant, runtime)
+            }
+            None => Ok(()),
+        }
+    }
+
     fn read_grant<'n>(&mut self, s: &'n nodes::GrantStmt) -> Result<Grant<'n>> {
         let (valid, kind) = nameable(s.objtype)?;
         let grantees = self.grantees(s.grantees())?;
@@ -189,11 +221,24 @@ impl Definitions<'_> {
         grant: &Grant<'_>,
         (shown, denied): (&str, &dyn Fn() -> Error),
     ) -> Result<(u64, Oid)> {
+        self.grantable_within(privileges, privileges, wanted, grant, (shown, denied))
+    }
+
+    /// As [`Self::grantable`] of a part: who has a privilege on the `whole` has one on the part.
+    fn grantable_within(
+        &mut self,
+        privileges: &Privileges,
+        whole: &Privileges,
+        wanted: u64,
+        grant: &Grant<'_>,
+        (shown, denied): (&str, &dyn Fn() -> Error),
+    ) -> Result<(u64, Oid)> {
         let current = self.context().identity.current_role;
         let all = privileges.kind.all();
         let (grantor, options, has_any) = self.context_mut().with_roles(|roles| {
             let (grantor, options) = privileges.best_grantor(current, wanted, roles);
-            let has_any = options != 0 || privileges.has_any(grantor, all | grant_options(all), roles);
+            let any = all | grant_options(all);
+            let has_any = options != 0 || privileges.has_any(grantor, any, roles) || whole.has_any(grantor, any, roles);
             (grantor, options, has_any)
         })?;
         if !has_any {
@@ -248,6 +293,9 @@ impl Definitions<'_> {
     fn grant_on_parameter(&mut self, name: &str, grant: &Grant<'_>, runtime: &dyn Runtime) -> Result<()> {
         let key = [Datum::text(name)];
         let row = self.context_mut().catalog_lookup(PG_PARAMETER_ACL, PG_PARAMETER_ACL_PARNAME_INDEX, &key)?.pop();
+        if row.is_none() && !grant.is_grant {
+            return Ok(());
+        }
         let owner = kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
         let list = row.as_ref().and_then(|row| row.grants("paracl"));
         let privileges = Privileges { kind: SecuredKind::Parameter, owner, list };

@@ -78,7 +78,7 @@ impl Definitions<'_> {
         self.roles()?.named(&name).cloned().ok_or_else(|| missing_role(&name))
     }
 
-    fn is_admin_of(&mut self, role: Oid) -> Result<bool> {
+    pub(super) fn is_admin_of(&mut self, role: Oid) -> Result<bool> {
         let current = self.context().identity.current_role;
         self.context_mut().with_roles(|roles| roles.is_admin(current, role))
     }

@@ -1,7 +1,6 @@
 //! What roles are needed for in all databases (pg_shdepend): DROP ROLE is held up by it, DROP OWNED does away with it.
 
 use super::super::Definitions;
-use super::super::grant::grants_value;
 use super::denied;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -10,7 +9,7 @@ use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::roles::Role;
-use kilndb_catalog::shared_dependencies::{GRANTED, INITIALLY_GRANTED, OWNER, POLICY, owned_table};
+use kilndb_catalog::shared_dependencies::{GRANTED, INITIALLY_GRANTED, OWNER, POLICY};
 use kilndb_syntax::raw::DropBehavior;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -120,29 +119,15 @@ impl Definitions<'_> {
         self.delete_objects(&owned, s.behavior == DropBehavior::DROP_CASCADE, runtime)
     }
 
-    /// Takes all that a role has on an object from it, and what it has granted on.
+    /// Takes what a role has on an object from it, as REVOKE ALL … CASCADE by the role in force does.
     fn revoke_all_on(&mut self, object: ObjectAddress, role: Oid, runtime: &dyn Runtime) -> Result<()> {
-        if object.class == PG_AUTH_MEMBERS {
-            let key = [Datum::Oid(object.object)];
-            return self.delete_rows(PG_AUTH_MEMBERS, PG_AUTH_MEMBERS_OID_INDEX, &key, runtime);
+        match object.class {
+            PG_AUTH_MEMBERS => {
+                let key = [Datum::Oid(object.object)];
+                self.delete_rows(PG_AUTH_MEMBERS, PG_AUTH_MEMBERS_OID_INDEX, &key, runtime)
+            }
+            PG_DEFAULT_ACL => self.revoke_default_grants(object.object, role, runtime),
+            _ => self.revoke_all_grants(object, role, runtime),
         }
-        let (table, row) = match object {
-            ObjectAddress { class: PG_CLASS, object, column } if column != 0 => {
-                let key = [Datum::Oid(object), Datum::Int2(column)];
-                let found =
-                    self.context_mut().catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key)?.pop();
-                (PG_ATTRIBUTE, found)
-            }
-            ObjectAddress { class, object, .. } => {
-                let rows = self.context_mut().catalog_scan(class)?;
-                (class, rows.into_iter().find(|row| row.oid("oid") == object))
-            }
-        };
-        let Some(grants) = owned_table(table).and_then(|owned| owned.grants) else { return Ok(()) };
-        let Some(row) = row else { return Ok(()) };
-        let items = row.grants(grants).map_or_else(Vec::new, |list| list.to_vec());
-        let left: Vec<_> = items.into_iter().filter(|item| item.grantee != role && item.grantor != role).collect();
-        let value = if left.is_empty() && table == PG_ATTRIBUTE { Datum::Null } else { grants_value(&left) };
-        self.rewrite_row(&row, runtime, |row| row.set(grants, value))
     }
 }

@@ -85,9 +85,9 @@ impl Definitions<'_> {
         self.change_stored(database_oid, role_oid, s.setstmt(), runtime)
     }
 
-    /// A superuser is altered by superusers, another role by who may make roles (or by itself, where that is all
-    /// right).
-    pub(crate) fn refuse_foreign_role(&self, role: &CatalogRow, is_own: bool) -> Result<()> {
+    /// A superuser is altered by superusers, another role by who may make roles and has the ADMIN option on it (or by
+    /// itself, where that is all right).
+    pub(crate) fn refuse_foreign_role(&mut self, role: &CatalogRow, is_own: bool) -> Result<()> {
         if self.context().is_superuser() {
             return Ok(());
         }
@@ -99,7 +99,8 @@ impl Definitions<'_> {
                 "Only roles with the SUPERUSER attribute may alter roles with the SUPERUSER attribute.".to_string(),
             );
         }
-        if is_own || self.context().has_attribute(|role| role.creates_roles) {
+        let is_admin = self.is_admin_of(role.oid("oid"))?;
+        if is_own || is_admin && self.context().has_attribute(|role| role.creates_roles) {
             return Ok(());
         }
         let name = role.text("rolname").unwrap_or("");

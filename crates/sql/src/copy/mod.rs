@@ -18,6 +18,7 @@ use crate::client::{Client, ProgressKind, Runtime};
 use crate::context::SessionContext;
 use crate::session::Session;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::{Column, Table, TableKind};
 use kilndb_syntax::{Statement, nodes};
 use std::sync::Arc;
@@ -57,6 +58,10 @@ pub(crate) fn run(
 fn copy_table(context: &mut SessionContext, s: &nodes::CopyStmt, runtime: &dyn Runtime) -> Result<Arc<Table>> {
     let r = s.relation().ok_or_else(|| Error::internal("COPY without a table"))?;
     let table = context.relation_of(r, runtime)?;
+    let columns: Vec<i16> =
+        copy_columns(&table, &crate::ddl::strings(s.attlist()))?.iter().map(|column| column.attnum).collect();
+    // Who may not have the rows does not learn whether they could be copied.
+    context.require_on_columns(&table, &columns, if s.is_from { privilege::INSERT } else { privilege::SELECT })?;
     let direction = if s.is_from { "to" } else { "from" };
     match table.kind {
         TableKind::Table => Ok(table),

@@ -8,7 +8,6 @@ use crate::session::Session;
 use crate::session::run::{SinkMaker, column_types};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::engine_query::{RowCondition, RowValue, TableQuery};
-use kilndb_catalog::privileges::privilege;
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, Statement, nodes};
@@ -167,8 +166,6 @@ pub(super) fn copy_to(
             let table = copy_table(&mut session.context, s, runtime)?;
             runtime.control().progress.concerns(table.oid);
             let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
-            let read: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
-            session.context.require_on_columns(&table, &read, privilege::SELECT)?;
             let values = columns.iter().map(|c| RowValue::Column(c.attnum)).collect();
             let query = TableQuery { table: &table, values, condition: RowCondition::All, is_one: false };
             session.context.plan_engine_query(&query, runtime)?

@@ -102,8 +102,11 @@ impl Session {
         let mut same = None;
         for candidate in [self.routines.cache.0.get(key).cloned(), known].into_iter().flatten() {
             if *candidate.definition == definition && candidate.info.language == info.language {
-                let mut spi = super::Spi { session: self, runtime, read_only: false, atomic: true, snapshot: None };
-                if candidate.routine.is_current(&mut spi)? {
+                let is_current = self.within_clauses(&info, |session| {
+                    let mut spi = super::Spi { session, runtime, read_only: false, atomic: true, snapshot: None };
+                    candidate.routine.is_current(&mut spi)
+                });
+                if is_current? {
                     same = Some(candidate);
                     break;
                 }
@@ -114,8 +117,10 @@ impl Session {
             None => {
                 let definition = Arc::new(definition);
                 let language = if is_routine(key.oid) { Arc::new(BuiltIn) } else { self.language_of(&info.language)? };
-                let mut spi = super::Spi { session: self, runtime, read_only: false, atomic: true, snapshot: None };
-                let routine = language.compile(&definition, &mut spi)?;
+                let routine = self.within_clauses(&info, |session| {
+                    let mut spi = super::Spi { session, runtime, read_only: false, atomic: true, snapshot: None };
+                    language.compile(&definition, &mut spi)
+                })?;
                 (definition, routine)
             }
         };

@@ -13,6 +13,7 @@ use crate::session::Session;
 use crate::settings::SettingScope;
 use kilndb_base::Result;
 use kilndb_bind::trigger::{NEW_TABLE_ROWS, OLD_TABLE_ROWS};
+use kilndb_catalog::FunctionInfo;
 use kilndb_exec::{CallerResources, RoutineHost, TriggerCall};
 use kilndb_plan::Plan;
 use kilndb_plan::expression::RoutineCall;
@@ -161,7 +162,7 @@ impl Session {
         let held = self.context.held_variables.take();
         let settings_before = self.context.settings.generation;
         let entered = match before.has_clauses {
-            true => self.take_clauses(compiled, &mut before.role),
+            true => self.take_clauses(&compiled.info, &mut before.role),
             false => Ok(()),
         };
         let done = entered.and_then(|()| {
@@ -201,16 +202,40 @@ impl Session {
     }
 
     /// SECURITY DEFINER and SET.
-    fn take_clauses(&mut self, compiled: &Compiled, suspended: &mut Option<SuspendedRole>) -> Result<()> {
-        if compiled.info.security_definer {
-            *suspended = Some(self.context.act_as(compiled.info.owner, Restriction::LocalRole)?);
+    fn take_clauses(&mut self, info: &FunctionInfo, suspended: &mut Option<SuspendedRole>) -> Result<()> {
+        if info.security_definer {
+            *suspended = Some(self.context.act_as(info.owner, Restriction::LocalRole)?);
         }
-        for item in &compiled.info.config {
+        for item in &info.config {
             if let Some((name, value)) = item.split_once('=') {
                 self.context.set_value(name, value, SettingScope::Local)?;
             }
         }
         Ok(())
+    }
+
+    /// Has `run` do something with a routine's body, whose names are looked for as when it is called: by the role and
+    /// with the settings that its definition asks for.
+    pub(super) fn within_clauses<R>(
+        &mut self,
+        info: &FunctionInfo,
+        run: impl FnOnce(&mut Session) -> Result<R>,
+    ) -> Result<R> {
+        if !info.security_definer && info.config.is_empty() {
+            return run(self);
+        }
+        let (mark, generation) = (self.context.settings.mark(), self.context.settings.generation);
+        let mut suspended = None;
+        let done = self.take_clauses(info, &mut suspended).and_then(|()| run(self));
+        let mark = mark.min(self.context.settings.mark());
+        self.context.settings.end_of_function(mark);
+        if let Some(suspended) = suspended {
+            self.context.resume_role(suspended);
+        }
+        if self.context.settings.generation != generation {
+            *self.context.shared.scratch.latest_settings.borrow_mut() = Some(self.context.settings.held());
+        }
+        done
     }
 
     /// DO.

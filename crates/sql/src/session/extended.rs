@@ -39,7 +39,7 @@ impl Session {
         let known = key.as_ref().and_then(|k| self.instance.statements.get(k));
         if let Some(known) = known
             && !self.context.in_explicit_failure()
-            && known.may_be_taken_in(&self.context)
+            && known.may_be_taken_in(&mut self.context)
             && (name.is_empty() || !self.statements.prepared.contains(name))
         {
             self.context.begin_statement(runtime)?;

@@ -334,10 +334,12 @@ impl Prepared {
         context.plan_with(&PlanRequest { explained: Some(by), values, ..self.request(&statement) }, runtime)
     }
 
-    /// As [`SessionContext::fits_temporary`], of what another session has prepared.
-    pub(super) fn may_be_taken_in(&self, context: &SessionContext) -> bool {
-        context.shared.temporary.is_empty()
-            || self.plan().is_some_and(|plan| !plan.is_private && context.fits_temporary(&plan, 0))
+    /// As [`SessionContext::fits_temporary`], of what another session has prepared. Who may not use the schemas that it
+    /// names does not learn what is in them.
+    pub(super) fn may_be_taken_in(&self, context: &mut SessionContext) -> bool {
+        let Some(plan) = self.plan() else { return false };
+        let fits = context.shared.temporary.is_empty() || !plan.is_private && context.fits_temporary(&plan, 0);
+        fits && context.may_use_schemas(&plan)
     }
 
     /// `catalog_version`: as it was before the plan was made.

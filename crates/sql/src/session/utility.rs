@@ -150,12 +150,6 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<String> {
         let name = s.name().unwrap_or("");
-        if self.statements.prepared.contains(name) {
-            return Err(Error::new(
-                sqlstate::DUPLICATE_PSTATEMENT,
-                format!("prepared statement \"{name}\" already exists"),
-            ));
-        }
         self.context.begin_statement(runtime)?;
         let mut types = Vec::new();
         for t in s.argtypes() {
@@ -165,8 +159,9 @@ impl Session {
         if let Some(known) = key
             .as_ref()
             .and_then(|k| self.instance.statements.get(k))
-            .filter(|known| known.may_be_taken_in(&self.context))
+            .filter(|known| known.may_be_taken_in(&mut self.context))
         {
+            self.refuse_prepared(name)?;
             self.statements.prepared.insert(name, known);
             return Ok("PREPARE".to_string());
         }
@@ -176,9 +171,19 @@ impl Session {
         let inner = script.statements().pop();
         let prepared = Prepared::of_command(statement.text(), inner, &types, self.context.now());
         let prepared = self.prepare_statement(prepared, runtime)?;
+        self.refuse_prepared(name)?;
         self.instance.statements.share(key, &prepared, &self.context);
         self.statements.prepared.insert(name, prepared);
         Ok("PREPARE".to_string())
+    }
+
+    /// 42P05 for a name that a statement has.
+    fn refuse_prepared(&self, name: &str) -> Result<()> {
+        if !self.statements.prepared.contains(name) {
+            return Ok(());
+        }
+        let message = format!("prepared statement \"{name}\" already exists");
+        Err(Error::new(sqlstate::DUPLICATE_PSTATEMENT, message))
     }
 
     pub(super) fn execute_command(
