@@ -89,11 +89,9 @@ impl Binder<'_> {
         if dml.kind == DmlKind::Update {
             updated.extend(dml.assignments.iter().map(column));
         }
-        if let Some(on_conflict) = &dml.on_conflict {
-            if let Some(update) = &on_conflict.update {
-                required |= privilege::UPDATE;
-                updated.extend(update.assignments.iter().map(column));
-            }
+        if let Some(OnConflict { update: Some(update), .. }) = &dml.on_conflict {
+            required |= privilege::UPDATE;
+            updated.extend(update.assignments.iter().map(column));
         }
         for action in &dml.merge {
             match &action.action {
