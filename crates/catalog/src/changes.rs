@@ -239,8 +239,9 @@ pub struct PlanDependencies {
     pub is_trusting: Cell<bool>,
     /// The tables among them as they were, if they are to be kept.
     pub tables: RefCell<Option<Vec<Arc<Table>>>>,
-    /// A literal was read by the transaction's clock, such as 'now'.
-    pub reads_clock: Cell<bool>,
+    /// A literal means what it does at this moment: it was read by the transaction's clock, such as 'now', or names a
+    /// role.
+    pub reads_moment: Cell<bool>,
 }
 
 impl PlanDependencies {

@@ -17,7 +17,7 @@ use crate::privileges::{permission_denied, relation_word};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::privileges::privilege;
+use kilndb_catalog::privileges::{Privileges, privilege};
 use kilndb_catalog::roles::PG_MAINTAIN;
 use kilndb_catalog::{Table, TableKind};
 use kilndb_syntax::raw::{ObjectType as O, ReindexObjectType as R};
@@ -264,9 +264,14 @@ impl Definitions<'_> {
     /// 42501 unless the role in force has a privilege on the session's database.
     pub(crate) fn require_on_own_database(&mut self, wanted: u64) -> Result<()> {
         let name = self.context().database.name.clone();
-        let Some(row) = self.context().cluster.database_row(&name)? else { return Ok(()) };
-        let privileges = kilndb_catalog::secured_objects::DATABASES.privileges(&row);
+        let Some(privileges) = self.own_database_privileges()? else { return Ok(()) };
         self.context_mut().require(&privileges, wanted, ("database", &name))
+    }
+
+    /// None if the database is gone.
+    pub(crate) fn own_database_privileges(&self) -> Result<Option<Privileges>> {
+        let row = self.context().cluster.database_row(&self.context().database.name)?;
+        Ok(row.map(|row| kilndb_catalog::secured_objects::DATABASES.privileges(&row)))
     }
 
     fn require_create_schema(&mut self, s: &nodes::CreateSchemaStmt) -> Result<()> {
@@ -297,11 +302,9 @@ impl Definitions<'_> {
         }
         self.require_set_role(owner)?;
         let Some(schema) = schema else { return Ok(()) };
-        let found = self.context_mut().with_catalog(runtime, |host| {
-            Ok((host.reader.schema_privileges(schema)?, host.reader.schema_name(schema)?.unwrap_or_default()))
-        })?;
-        let (Some(privileges), name) = found else { return Ok(()) };
-        if self.context_mut().with_roles(|roles| privileges.has_all(owner, privilege::CREATE, roles))? {
+        let (privileges, wanted, name) = self.privileges_in_schema(schema, privilege::CREATE, runtime)?;
+        let Some(privileges) = privileges else { return Ok(()) };
+        if self.context_mut().with_roles(|roles| privileges.has_all(owner, wanted, roles))? {
             return Ok(());
         }
         Err(permission_denied("schema", &name))

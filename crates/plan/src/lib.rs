@@ -283,7 +283,7 @@ fn plan_in<'a>(
         measured: None,
         statistics: None,
         relations: planner.relations.into_inner().len(),
-        reads_clock: false,
+        reads_moment: false,
         places: Vec::new(),
         keeps_state,
         parts,

@@ -106,9 +106,9 @@ pub struct Plan {
     pub measured: Option<Arc<MeasuredCost>>,
     /// The tables as they were when it was made, if its cost is measured.
     pub statistics: Option<Arc<FormerStatistics>>,
-    /// A constant of it is a literal such as 'now', which was read by the clock of the transaction that made the plan:
-    /// the same text means something else to others.
-    pub reads_clock: bool,
+    /// A constant of it is a literal such as 'now', which was read by the clock of the transaction that made the plan,
+    /// or a role's name: the same text means something else to others, or later.
+    pub reads_moment: bool,
     /// A cursor's: tables whose rows' `ctid` and `tableoid` each row of the result has behind its columns.
     pub places: Vec<Oid>,
     /// A small one whose execution can be run again, and holds nothing much meanwhile.

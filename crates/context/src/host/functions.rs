@@ -496,6 +496,10 @@ pub fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Result<Oid
             host.reader.schema_oid(name)?.ok_or_else(missing)
         }
         oids::REGROLE => {
+            // Plans do not know of roles that come and go.
+            if let Some(asked) = host.reader.asked {
+                asked.reads_moment.set(true);
+            }
             let parts = parts()?;
             let name = parts.first().map(String::as_str).unwrap_or("");
             let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));

@@ -213,7 +213,7 @@ impl SessionContext {
         let mut host = environment.host();
         plan_by(&mut host.reader, asked, measured);
         let mut param_types = declared_types.to_vec();
-        let eval = EvalContext { clock_was_read: Some(&asked.reads_clock), ..host.eval() };
+        let eval = EvalContext { clock_was_read: Some(&asked.reads_moment), ..host.eval() };
         let mut bound = match &held {
             Some(held) => {
                 let variables = kilndb_bind::variables::Variables::new(&**held);
@@ -302,7 +302,7 @@ pub fn plan_by<'h>(reader: &mut CatalogReader<'h>, asked: &'h PlanDependencies, 
 pub fn note_origin(plan: &mut Plan, asked: &PlanDependencies, places: Vec<Oid>, measured: Option<MeasuredPlan<'_>>) {
     plan.names = asked.names.take();
     plan.is_private = asked.is_private.get();
-    plan.reads_clock = asked.reads_clock.get();
+    plan.reads_moment = asked.reads_moment.get();
     plan.objects = asked.take_objects();
     plan.columns.truncate(plan.columns.len() - 2 * places.len());
     plan.places = places;

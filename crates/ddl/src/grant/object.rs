@@ -5,8 +5,9 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::privileges::privilege;
+use kilndb_catalog::privileges::{Privileges, privilege};
 use kilndb_catalog::secured_objects::{DATABASES, LANGUAGES, ROUTINES, SCHEMAS, SecuredTable, TABLESPACES, TYPES};
+use kilndb_catalog::temporary::is_temporary;
 use kilndb_catalog::{Table, TableKind};
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, NodeList, nodes};
@@ -92,7 +93,12 @@ impl Definitions<'_> {
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => {
                 let oid = self.commented_routine(node, kind, runtime)?;
                 let found = self.secured_row(&ROUTINES, PG_PROC_OID_INDEX, Datum::Oid(oid))?;
-                found.ok_or_else(|| Error::internal(format!("cache lookup failed for function {oid}")))
+                found.ok_or_else(|| {
+                    // Functions of PostgreSQL that there are none of here have names all the same.
+                    let Node::ObjectWithArgs(o) = node else { return Error::internal("GRANT on no function") };
+                    let name = super::super::strings(o.objname()).join(".");
+                    Error::unsupported(format!("function {name} is not supported"))
+                })
             }
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.secured_type(node, kind, runtime),
             O::OBJECT_SCHEMA => {
@@ -182,11 +188,26 @@ impl Definitions<'_> {
 
     /// 42501 unless the role in force has a privilege on a schema.
     pub(crate) fn require_on_schema(&mut self, schema: Oid, wanted: u64, runtime: &dyn Runtime) -> Result<()> {
-        let found = self.context_mut().with_catalog(runtime, |host| {
+        let (privileges, wanted, name) = self.privileges_in_schema(schema, wanted, runtime)?;
+        let Some(privileges) = privileges else { return Ok(()) };
+        self.context_mut().require(&privileges, wanted, ("schema", &name))
+    }
+
+    /// Whose privileges on what allow something in a schema, the privilege on that, and the schema's name. Those who may
+    /// make temporary tables in the database may do everything in their temporary schemas.
+    pub(crate) fn privileges_in_schema(
+        &mut self,
+        schema: Oid,
+        wanted: u64,
+        runtime: &dyn Runtime,
+    ) -> Result<(Option<Privileges>, u64, String)> {
+        let (found, name) = self.context_mut().with_catalog(runtime, |host| {
             Ok((host.reader.schema_privileges(schema)?, host.reader.schema_name(schema)?.unwrap_or_default()))
         })?;
-        let (Some(privileges), name) = found else { return Ok(()) };
-        self.context_mut().require(&privileges, wanted, ("schema", &name))
+        if !is_temporary(schema) {
+            return Ok((found, wanted, name));
+        }
+        Ok((self.own_database_privileges()?, privilege::TEMPORARY, name))
     }
 
     /// What a relation's kind has privileges for.

@@ -201,7 +201,7 @@ impl RoutinePlans {
             ParseMode::Assignment { .. } => UPDATE,
         };
         let in_own_text = |e| in_text(e, &prepared.text, before);
-        let eval = kilndb_types::EvalContext { clock_was_read: Some(&asked.reads_clock), ..host.eval() };
+        let eval = kilndb_types::EvalContext { clock_was_read: Some(&asked.reads_moment), ..host.eval() };
         let bound = match (prepared.mode, node) {
             (ParseMode::Assignment { names }, Node::UpdateStmt(u)) => match u.target_list().iter().next() {
                 Some(target) => kilndb_bind::bind_assignment(
@@ -291,7 +291,7 @@ impl RoutinePlans {
                 {
                     guard.watch(plan, *catalog_version, context);
                 }
-                if !context.catalogs.has_ddl && plan.plan.as_ref().is_none_or(|p| !p.is_private && !p.reads_clock) {
+                if !context.catalogs.has_ddl && plan.plan.as_ref().is_none_or(|p| !p.is_private && !p.reads_moment) {
                     let shared = SharedPlan {
                         catalog_version: epoch.catalog_version,
                         path: context.search_path(),
@@ -318,7 +318,7 @@ impl RoutinePlans {
         context: &SessionContext,
     ) -> Option<Arc<StatementGuard>> {
         let plan = planned.plan.as_ref().filter(|_| context.settings.plan_guard && planned.simple.is_none())?;
-        if plan.measured.is_none() || plan.is_private || plan.reads_clock {
+        if plan.measured.is_none() || plan.is_private || plan.reads_moment {
             return None;
         }
         let types: Vec<Oid> = planned.uses.iter().map(|variable| variable.type_oid).collect();

@@ -299,7 +299,7 @@ impl Prepared {
         let measured = guard.map(|guard| guard.measure_next(context));
         let measured = measured.as_ref().map(|measured| MeasuredPlan { measured, former: None });
         let plan = self.plan_again(&PlanRequest { measured, ..self.request(&statement) }, context, runtime)?;
-        if let Some(guard) = guard.filter(|_| !plan.is_private && !plan.reads_clock) {
+        if let Some(guard) = guard.filter(|_| !plan.is_private && !plan.reads_moment) {
             guard.adopt(&plan, catalog_version, context);
         }
         self.remember(plan.clone(), catalog_version, context);
@@ -345,7 +345,7 @@ impl Prepared {
     /// `catalog_version`: as it was before the plan was made.
     fn remember(&self, plan: Arc<Plan>, catalog_version: u64, context: &SessionContext) {
         // What others use too must not hold what is this session's alone.
-        let is_for_all = !plan.is_private && !plan.reads_clock || !self.is_shared.load(Ordering::Relaxed);
+        let is_for_all = !plan.is_private && !plan.reads_moment || !self.is_shared.load(Ordering::Relaxed);
         if !context.catalogs.has_ddl && is_for_all {
             let (path, generation) = (context.search_path(), context.shared.temporary.generation());
             *self.planned.lock().unwrap_or_else(|e| e.into_inner()) =
@@ -357,7 +357,7 @@ impl Prepared {
         self.planned.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|p| p.plan.clone())
     }
     fn may_be_shared(&self) -> bool {
-        self.plan().is_some_and(|plan| !plan.is_private && !plan.reads_clock)
+        self.plan().is_some_and(|plan| !plan.is_private && !plan.reads_moment)
     }
     /// None for what has no result.
     pub(crate) fn result_types(&self) -> Option<Vec<Oid>> {

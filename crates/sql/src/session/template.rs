@@ -262,13 +262,13 @@ impl Session {
         if let Body::Plan { plan, guard, .. } = &mut body
             && measured.is_some()
             && !plan.is_private
-            && !plan.reads_clock
+            && !plan.reads_moment
         {
             *guard = self.guard_shape(plan, lookup.catalog_version, (&scanned.shape, &fixed));
         }
         let body = match body {
             // A literal such as 'now' means something else at the next execution.
-            Body::Plan { plan, .. } if plan.reads_clock => Body::Unshared,
+            Body::Plan { plan, .. } if plan.reads_moment => Body::Unshared,
             body => body,
         };
         let template = Template {
