@@ -113,7 +113,7 @@ impl World {
             2 => format!("reindex table {}", self.table()),
             3 => format!("analyze {}", self.relation()),
             4 => format!("analyze {} (a)", self.table()),
-            _ => format!("cluster {} using {}_pkey", self.table(), self.pick(&["t0", "t1", "t2"])),
+            _ => format!("reindex table {}", self.table()),
         }
     }
 
