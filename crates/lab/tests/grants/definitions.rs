@@ -7,7 +7,7 @@ impl World {
     fn create(&mut self) -> String {
         let (schema, select) = (self.schema(), self.select());
         match self.random.index(16) {
-            0 => format!("create table {schema}.n0 (id int primary key, a int)"),
+            0 => format!("create table {schema}.n0 (id int, a int)"),
             1 => format!("create table {schema}.n0 as {select}"),
             2 => format!("create view {schema}.n1 as {select}"),
             3 => format!("create materialized view {schema}.n2 as {select}"),
