@@ -45,7 +45,7 @@ impl World {
                 let other = self.name_of(&tables);
                 format!("alter table {table} add constraint n foreign key (a) references {other}")
             }
-            9 => format!("alter table {table} disable trigger all"),
+            9 => format!("alter table {table} disable trigger user"),
             10 => format!("alter table {table} add column n {}", self.type_name()),
             11 => format!("create index on {table} (a)"),
             12 => format!("create index on {table} ({}(a))", self.function()),
