@@ -89,11 +89,9 @@ impl Binder<'_> {
         if dml.kind == DmlKind::Update {
             updated.extend(dml.assignments.iter().map(column));
         }
-        if let Some(on_conflict) = &dml.on_conflict {
-            if let Some(update) = &on_conflict.update {
-                required |= privilege::UPDATE;
-                updated.extend(update.assignments.iter().map(column));
-            }
+        if let Some(update) = dml.on_conflict.as_ref().and_then(|on_conflict| on_conflict.update.as_ref()) {
+            required |= privilege::UPDATE;
+            updated.extend(update.assignments.iter().map(column));
         }
         for action in &dml.merge {
             match &action.action {

@@ -139,7 +139,8 @@ impl Privileges {
         }
         let mut held = self.listed(role, wanted, roles);
         for (predefined, privileges) in predefined_privileges(self.kind) {
-            if wanted & privileges & !held != 0 && roles.has_privileges_of(role, *predefined) {
+            // As in PostgreSQL, who has one of them by the list has the others only by it.
+            if wanted & privileges != 0 && held & privileges == 0 && roles.has_privileges_of(role, *predefined) {
                 held |= wanted & privileges;
             }
         }

@@ -75,7 +75,12 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let owner = owner.oid("oid");
-        for row in rows {
+        let is_given = |row: &&CatalogRow| match catalog {
+            PG_PROC => row.oid("proowner") != owner,
+            PG_NAMESPACE => row.oid("nspowner") != owner,
+            _ => false,
+        };
+        for row in rows.iter().filter(is_given) {
             match catalog {
                 PG_PROC => self.require_new_owner(owner, Some(row.oid("pronamespace")), runtime)?,
                 PG_NAMESPACE if !self.context().is_superuser() => {

@@ -17,7 +17,8 @@ impl World {
                 self.pick(&["sql as 'select 1'", "plpgsql as 'begin return 1; end'",])
             ),
             6 => format!("create domain {schema}.n5 as {}", self.type_name()),
-            7 => format!("create table {schema}.n0 (a int references {})", self.table()),
+            // PostgreSQL looks for the new table by its name then, which USAGE is needed for beside CREATE.
+            7 => format!("create table public.n0 (a int references {})", self.table()),
             8 => format!("create table {schema}.n0 (a {})", self.type_name()),
             9 => format!("create table {schema}.n0 (like {} including all)", self.relation()),
             10 => "create temp table n6 (a int)".into(),

@@ -196,7 +196,6 @@ impl World {
                 "language sql immutable as 'select x + 1'",
                 "language plpgsql immutable as 'begin return x + 1; end'",
                 "language sql immutable return x + 1",
-                "language plpgsql immutable as 'begin return x + length(current_user); end'",
             ]);
             sql.push(format!("create function {full}(x int) returns int {security} {body}"));
             self.functions.push(function);
