@@ -36,10 +36,12 @@ test-postgres:
 	KILNDB_AUTHENTICATION_POSTGRES=1 cargo test --locked -p kilndb-lab --test authentication postgresql
 
 # Joins, orders and groups made at random, against PostgreSQL and with enable_* settings off: SEEDS= times a hundred statements, from SEED on.
+# Then roles, grants and statements made at random, QUESTIONS= for each seed: what is allowed is what PostgreSQL allows.
 differential:
 	$(SETUP) build test postgres
 	cargo build --locked -p kilndb-server
 	KILNDB_DIFFERENTIAL=1 KILNDB_SEED=$(or $(SEED),1) KILNDB_SEEDS=$(or $(SEEDS),20) cargo test --locked -p kilndb-lab --test differential
+	KILNDB_SEED=$(or $(SEED),1) KILNDB_SEEDS=$(or $(SEEDS),20) KILNDB_QUESTIONS=$(or $(QUESTIONS),2000) cargo test --locked -p kilndb-lab --test grants
 
 # PostgreSQL's own regression suite and isolation specs, held against tests/conformance/scores.json: MIRROR= names a git directory or
 # work tree of PostgreSQL's repository with REL_18_STABLE. RECORD=1 writes higher scores.

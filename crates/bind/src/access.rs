@@ -119,6 +119,22 @@ impl Binder<'_> {
         }
     }
 
+    /// Rows that are locked may be about to be changed: UPDATE is needed on the relation, and on what a view or subquery
+    /// reads them from.
+    pub(crate) fn note_locked(&self, rel: &Rel) {
+        fn below(rel: &Rel, locked: &mut Vec<u32>) {
+            locked.push(rel.id);
+            if let RelKind::Subquery(inner) = &rel.kind {
+                inner.rels.iter().for_each(|rel| below(rel, locked));
+            }
+        }
+        let mut locked = Vec::new();
+        below(rel, &mut locked);
+        for access in self.accesses.borrow_mut().iter_mut().filter(|access| locked.contains(&access.rel)) {
+            access.required |= privilege::UPDATE;
+        }
+    }
+
     /// The statement's relations, for whoever plans it.
     pub(crate) fn with_accesses(&self, mut query: Query) -> Query {
         query.accesses.extend(self.accesses.take());
@@ -156,7 +172,6 @@ struct Found<'q> {
     unread_depth: usize,
     /// Relations of such subqueries.
     unread: HashSet<u32>,
-    locked: Vec<u32>,
     functions: Vec<Oid>,
     known: HashSet<Oid>,
 }
@@ -186,9 +201,6 @@ impl<'q> Found<'q> {
             }
         });
         done?;
-        if !query.locks.is_empty() {
-            self.locks(query);
-        }
         let is_lateral = query.rels.iter().any(|rel| rel.lateral);
         let mut done = Ok(());
         query.for_subqueries(&mut |q| {
@@ -207,24 +219,6 @@ impl<'q> Found<'q> {
         self.places.entry(rel).or_insert(next);
         if self.unread_depth > 0 {
             self.unread.insert(rel);
-        }
-    }
-
-    /// Rows that are locked may be about to be changed: what views read is locked with them.
-    fn locks(&mut self, query: &Query) {
-        for lock in &query.locks {
-            self.locked.push(lock.rel);
-            if let Some(Rel { kind: RelKind::Subquery(inner), .. }) = query.rels.iter().find(|r| r.id == lock.rel) {
-                self.lock_all(inner);
-            }
-        }
-    }
-    fn lock_all(&mut self, query: &Query) {
-        for rel in &query.rels {
-            self.locked.push(rel.id);
-            if let RelKind::Subquery(inner) = &rel.kind {
-                self.lock_all(inner);
-            }
         }
     }
 
@@ -309,9 +303,6 @@ pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<Stat
         }
         if !access.selected.is_empty() {
             access.required |= privilege::SELECT;
-        }
-        if found.locked.contains(&access.rel) {
-            access.required |= privilege::UPDATE;
         }
         // The sequence behind an identity column and the like are no relations of the statement.
         if access.table.kind != TableKind::Index {

@@ -673,6 +673,7 @@ impl Binder<'_> {
             }
             for rel in rels {
                 let Some(r) = q.rels.iter_mut().find(|r| r.id == rel) else { continue };
+                self.note_locked(r);
                 match &mut r.kind {
                     RelKind::Table(t) if t.kind == TableKind::Materialized => {
                         let message = format!("cannot lock rows in materialized view \"{}\"", t.name);

@@ -139,7 +139,8 @@ impl Privileges {
         }
         let mut held = self.listed(role, wanted, roles);
         for (predefined, privileges) in predefined_privileges(self.kind) {
-            if wanted & privileges & !held != 0 && roles.has_privileges_of(role, *predefined) {
+            // As in PostgreSQL, who has one of them by the list has the others only by it.
+            if wanted & privileges != 0 && held & privileges == 0 && roles.has_privileges_of(role, *predefined) {
                 held |= wanted & privileges;
             }
         }
@@ -156,13 +157,13 @@ impl Privileges {
     /// Who is written down as the grantor of a grant that `role` makes, and the grant options that it has.
     pub fn best_grantor(&self, role: Oid, wanted: u64, roles: RolesInDatabase<'_>) -> (Oid, u64) {
         let needed = grant_options(wanted);
-        if roles.has_privileges_of(role, self.owner) {
+        if role == self.owner || roles.roles.is_superuser(role) {
             return (self.owner, needed);
         }
         let items = self.items();
         let (mut best, mut most) = ((role, 0), 0);
         for candidate in roles.reached(MembershipPath::Inherit, role).iter() {
-            let own = direct_mask(&items, *candidate, needed, roles, self.owner);
+            let own = direct_mask(&items, *candidate, needed, self.owner);
             if own == needed {
                 return (*candidate, own);
             }
@@ -214,9 +215,9 @@ fn mask(items: &[AclItem], role: Oid, owner: Oid, wanted: u64, roles: RolesInDat
 }
 
 /// As [`mask`], without what the role has as a member of others.
-fn direct_mask(items: &[AclItem], role: Oid, wanted: u64, roles: RolesInDatabase<'_>, owner: Oid) -> u64 {
-    let own = if roles.has_privileges_of(role, owner) { wanted & !PRIVILEGES } else { 0 };
-    let granted = items.iter().filter(|item| item.grantee == PUBLIC_ROLE || item.grantee == role);
+fn direct_mask(items: &[AclItem], role: Oid, wanted: u64, owner: Oid) -> u64 {
+    let own = if role == owner { wanted & !PRIVILEGES } else { 0 };
+    let granted = items.iter().filter(|item| item.grantee == role);
     granted.fold(own, |held, item| held | (item.privileges & wanted))
 }
 

@@ -660,7 +660,7 @@ impl Definitions<'_> {
             let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
             Ok((definition_of(host, &info, &key, true)?, info))
         })?;
-        let checked = self.host.check_routine(&definition, &info.language, runtime);
+        let checked = self.host.check_routine(&definition, &info, runtime);
         checked.map_err(|e| transposed(e, source, body))
     }
 }

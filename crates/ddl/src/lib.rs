@@ -86,7 +86,7 @@ use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::store::CatalogWriter;
 use kilndb_catalog::trigger::TriggerOperation;
-use kilndb_catalog::{Table, TableKind};
+use kilndb_catalog::{FunctionInfo, Table, TableKind};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
 use kilndb_storage::{LockMode, Snapshot, WaitPolicy};
@@ -125,7 +125,7 @@ pub trait DefinitionHost {
     fn check_routine(
         &mut self,
         definition: &routine_definition::Definition,
-        language: &str,
+        info: &FunctionInfo,
         runtime: &dyn Runtime,
     ) -> Result<()>;
     /// Nobody uses a database any more, nor by its name.

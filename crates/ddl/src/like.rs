@@ -48,7 +48,7 @@ impl Likes {
         if !definitions.context().is_superuser() {
             definitions.context_mut().require_on_table(&table, privilege::SELECT)?;
         }
-        if !matches!(table.kind, K::Table | K::View | K::Partitioned | K::Composite) {
+        if !matches!(table.kind, K::Table | K::View | K::Materialized | K::Partitioned | K::Composite) {
             return Err(Error::new(
                 sqlstate::WRONG_OBJECT_TYPE,
                 format!("relation \"{}\" is invalid in LIKE clause", table.name),

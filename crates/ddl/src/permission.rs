@@ -40,7 +40,7 @@ impl Definitions<'_> {
             Node::AlterTableStmt(s) => self.require_relation(s.relation(), runtime),
             Node::AlterSeqStmt(s) => self.require_relation(s.sequence(), runtime),
             Node::IndexStmt(s) => self.require_index_table(s.relation(), runtime),
-            Node::CreateTrigStmt(s) => self.require_privilege(s.relation(), privilege::TRIGGER, runtime),
+            Node::CreateTrigStmt(s) => self.require_trigger(s, runtime),
             Node::CreateStatsStmt(s) => {
                 for r in s.relations() {
                     self.require_relation(Some(r), runtime)?;
@@ -111,6 +111,20 @@ impl Definitions<'_> {
             Some(table) => self.context_mut().require_on_table(&table, wanted),
             None => Ok(()),
         }
+    }
+
+    /// A trigger for rows of a partitioned table is one of each partition.
+    fn require_trigger(&mut self, s: &nodes::CreateTrigStmt, runtime: &dyn Runtime) -> Result<()> {
+        let Some(table) = self.named_relation(s.relation(), runtime)? else { return Ok(()) };
+        self.context_mut().require_on_table(&table, privilege::TRIGGER)?;
+        if table.kind != TableKind::Partitioned || !s.row {
+            return Ok(());
+        }
+        for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
+            let partition = self.context_mut().table_by_oid(oid, runtime)?;
+            self.context_mut().require_on_table(&partition, privilege::TRIGGER)?;
+        }
+        Ok(())
     }
 
     fn require_reindex(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {

@@ -8,6 +8,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::builtin::{BOOTSTRAP_SUPERUSER, FIRST_USER_OID};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -53,6 +54,7 @@ impl Definitions<'_> {
         for (catalog, column) in OWNERS {
             let mut rows = self.context_mut().catalog_scan(*catalog)?;
             rows.retain(|row| old_owners.contains(&row.oid(column)));
+            self.require_new_owners(*catalog, &rows, &new_owner, runtime)?;
             self.write_catalog(runtime, |writer| {
                 rows.iter().try_for_each(|row| {
                     let mut given = row.clone();
@@ -60,6 +62,33 @@ impl Definitions<'_> {
                     writer.update(row, given.values())
                 })
             })?;
+        }
+        Ok(())
+    }
+
+    /// Routines and schemas are given as ALTER … OWNER TO gives them; of others the two roles are enough.
+    fn require_new_owners(
+        &mut self,
+        catalog: Oid,
+        rows: &[CatalogRow],
+        owner: &CatalogRow,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let owner = owner.oid("oid");
+        let is_given = |row: &&CatalogRow| match catalog {
+            PG_PROC => row.oid("proowner") != owner,
+            PG_NAMESPACE => row.oid("nspowner") != owner,
+            _ => false,
+        };
+        for row in rows.iter().filter(is_given) {
+            match catalog {
+                PG_PROC => self.require_new_owner(owner, Some(row.oid("pronamespace")), runtime)?,
+                PG_NAMESPACE if !self.context().is_superuser() => {
+                    self.require_set_role(owner)?;
+                    self.require_on_own_database(privilege::CREATE)?;
+                }
+                _ => {}
+            }
         }
         Ok(())
     }

@@ -91,6 +91,8 @@ impl Definitions<'_> {
                 for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(other.oid))? {
                     if !tables.iter().any(|t| t.oid == oid) {
                         let other = self.context_mut().table_by_oid(oid, runtime)?;
+                        // A partition has the key as its own, too.
+                        self.context_mut().require_on_table(&other, privilege::TRUNCATE)?;
                         tables.push(self.lock_for_ddl(&other, LockMode::AccessExclusive, runtime)?);
                     }
                 }

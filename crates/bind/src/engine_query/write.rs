@@ -24,6 +24,8 @@ pub fn insert_rows(source: BoundStatement, table: &Arc<Table>, catalog: &dyn Cat
     }
     dml.source = Some(source);
     binder.row_rules(table, dml.new_rel, &mut dml)?;
+    // What a definition does with rows nobody is asked about.
+    dml.rule_functions.clear();
     Ok(statement(Query { body: QueryBody::Dml(Box::new(dml)), ..Query::default() }))
 }
 
@@ -111,6 +113,8 @@ impl EngineQuery for CopyRows<'_> {
         dml.moves_rows = true;
         dml.source = Some(SharedQuery::new(source));
         binder.row_rules(self.target, dml.new_rel, &mut dml)?;
+        // What a definition does with rows nobody is asked about.
+        dml.rule_functions.clear();
         Ok(statement(Query { body: QueryBody::Dml(Box::new(dml)), ..Query::default() }))
     }
 }
@@ -173,6 +177,8 @@ impl EngineQuery for FillColumn<'_> {
             dml.assignments.push(Assignment { column: place, expr });
         }
         binder.row_rules(self.table, dml.new_rel, &mut dml)?;
+        // What a definition does with rows nobody is asked about.
+        dml.rule_functions.clear();
         Ok(change_of(dml, None))
     }
 }

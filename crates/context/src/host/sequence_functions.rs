@@ -45,7 +45,10 @@ session_functions! {
     };
     fn lastval(call) = {
         let last = call.host.scratch.last_sequence.get();
-        if let Some(table) = last.map(|oid| call.host.reader.table_by_oid(oid)).transpose()?.flatten() {
+        let table = last.map(|oid| call.host.reader.table_by_oid(oid)).transpose()?.flatten();
+        // One that has been dropped is not remembered.
+        let last = last.filter(|_| table.is_some());
+        if let Some(table) = table {
             require(call.host, &table, privilege::USAGE | privilege::SELECT)?;
         }
         let value = last.and_then(|oid| call.host.scratch.currval.borrow().get(&oid).copied());
@@ -165,7 +168,6 @@ fn set_value(host: &StatementHost<'_>, args: &[Datum], txn: &mut Transaction) ->
     host.scratch.sequence_cache.borrow_mut().remove(&table.oid);
     if is_called {
         host.scratch.currval.borrow_mut().insert(table.oid, value);
-        host.scratch.last_sequence.set(Some(table.oid));
     }
     Ok(Datum::Int8(value))
 }

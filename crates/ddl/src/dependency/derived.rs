@@ -36,6 +36,14 @@ pub(crate) fn dependencies_of<'h, 's>(
     class: Oid,
     object: Oid,
 ) -> Result<Option<BTreeSet<Dependency>>> {
+    // Definitions may name what whoever changes something below them may not look for.
+    let before = kilndb_catalog::CatalogView::trust_names(&read.host.reader, true);
+    let found = derived(read, class, object);
+    kilndb_catalog::CatalogView::trust_names(&read.host.reader, before);
+    found
+}
+
+fn derived<'h, 's>(read: &'h RowsRead<'h, 's>, class: Oid, object: Oid) -> Result<Option<BTreeSet<Dependency>>> {
     let own = ObjectAddress::object(class, object);
     let mut derivation = Derivation { host: read.host, read, own, rows: BTreeSet::new() };
     let (index, find): (Oid, fn(&mut Derivation<'h, 's>, &CatalogRow) -> Result<()>) = match class {

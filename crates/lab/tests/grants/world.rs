@@ -196,7 +196,6 @@ impl World {
                 "language sql immutable as 'select x + 1'",
                 "language plpgsql immutable as 'begin return x + 1; end'",
                 "language sql immutable return x + 1",
-                "language plpgsql immutable as 'begin return x + length(current_user); end'",
             ]);
             sql.push(format!("create function {full}(x int) returns int {security} {body}"));
             self.functions.push(function);
@@ -221,9 +220,14 @@ impl World {
                 // Foreign keys are looked up by owners, who can always use this schema.
                 table.schema = "public".into();
             }
-            let (name, function) = (full(&table), full(&self.functions[n % 3].clone()));
+            let constraint_kind = self.random.index(6);
             let sequence = full(&self.sequences[n % 2].clone());
-            let constraint = match self.random.index(6) {
+            let is_child = constraint_kind == 1 && n > 0;
+            if is_child {
+                table.schema = "public".into();
+            }
+            let (name, function) = (full(&table), full(&self.functions[n % 3].clone()));
+            let constraint = match constraint_kind {
                 0 => format!(", check ({function}(a) > 0)"),
                 1 if n > 0 => {
                     let action = self.pick(&["", " on delete cascade", " on delete set null", " on update cascade"]);

@@ -9,8 +9,8 @@ use crate::ddl::{DefinitionHost, DefinitionStatement, Definitions};
 use crate::host::routine_definition::Definition;
 use crate::routine::Spi;
 use kilndb_base::{Oid, Result};
-use kilndb_catalog::Table;
 use kilndb_catalog::trigger::TriggerOperation;
+use kilndb_catalog::{FunctionInfo, Table};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
 use kilndb_storage::Snapshot;
@@ -58,10 +58,14 @@ impl DefinitionHost for Session {
     ) -> Result<()> {
         Session::fire_statement_triggers(self, table, operation, bits, runtime)
     }
-    fn check_routine(&mut self, definition: &Definition, language: &str, runtime: &dyn Runtime) -> Result<()> {
-        let language = self.language_of(language)?;
-        let mut spi = Spi { session: self, runtime, read_only: false, atomic: true, snapshot: None };
-        language.validate(definition, &mut spi)
+    fn check_routine(&mut self, definition: &Definition, info: &FunctionInfo, runtime: &dyn Runtime) -> Result<()> {
+        let language = self.language_of(&info.language)?;
+        // Its maker is asked, not whoever it will run as.
+        let info = FunctionInfo { security_definer: false, ..info.clone() };
+        self.within_clauses(&info, |session| {
+            let mut spi = Spi { session, runtime, read_only: false, atomic: true, snapshot: None };
+            language.validate(definition, &mut spi)
+        })
     }
     fn forget_database(&self, database: Oid) {
         self.context.cluster.forget_database(database);
