@@ -337,6 +337,10 @@ impl Definitions<'_> {
         if is_temporary(schema) != is_temporary(table.schema_oid) {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
         }
+        let tag = format!("ALTER {}", word.to_uppercase());
+        if schema == table.schema_oid {
+            return Ok(tag);
+        }
         self.name_is_taken(schema, &table.name, "relation", false, runtime)?;
         let mut moved = vec![table.oid];
         moved.extend(table.indexes.iter().map(|i| i.oid));
@@ -356,7 +360,7 @@ impl Definitions<'_> {
                 row.set("typnamespace", Datum::Oid(schema))
             })?;
         }
-        Ok(format!("ALTER {}", word.to_uppercase()))
+        Ok(tag)
     }
 
     pub fn set_owner(&mut self, s: &nodes::AlterOwnerStmt, runtime: &dyn Runtime) -> Result<String> {

@@ -20,8 +20,10 @@ pub(super) struct FromItem<'q> {
     pub joined: Option<super::outer_join::JoinedSide>,
 }
 
+/// Relations of a join tree. 0 is none: it stands where a tree has conditions of its own.
 pub(super) fn rels_of(t: &JoinTree, out: &mut Vec<u32>) {
     match t {
+        JoinTree::Rel(0) => {}
         JoinTree::Rel(r) => out.push(*r),
         JoinTree::Join { left, right, .. } => {
             rels_of(left, out);
@@ -32,6 +34,7 @@ pub(super) fn rels_of(t: &JoinTree, out: &mut Vec<u32>) {
 
 pub(super) fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<FromItem<'q>>, preds: &mut Vec<Expr>) {
     match t {
+        JoinTree::Rel(0) => {}
         JoinTree::Join { kind: JoinKind::Inner, left, right, on } => {
             flatten(left, items, preds);
             flatten(right, items, preds);
@@ -130,7 +133,6 @@ impl Planner<'_> {
         for t in trees {
             flatten(t, &mut items, &mut preds);
         }
-        items.retain(|i| i.rels != [0]);
         let (whole, said_of_whole) = (items.iter().map(|i| i.tree).collect::<Vec<_>>(), preds.len());
         self.take_outer_joins_apart(q, &mut items, &mut preds);
         let level: Vec<u32> = items.iter().flat_map(|i| i.rels.clone()).collect();

@@ -101,7 +101,6 @@ impl Planner<'_> {
         }
         let (mut parts, mut inner) = (Vec::new(), Vec::new());
         flatten(left, &mut parts, &mut inner);
-        parts.retain(|i| i.rels != [0]);
         // Conditions of inner joins on the left side may use right sides of joins there, which are units then.
         let side = JoinedSide { kind: *kind, conditions: joins, own, needs };
         Some(OuterJoinParts { left: parts, conditions: inner, right, rels, side })
@@ -139,7 +138,6 @@ fn outer_joins(t: &JoinTree) -> usize {
         JoinTree::Join { kind: JoinKind::Left | JoinKind::Anti, left, .. } => {
             let mut rels = Vec::new();
             rels_of(left, &mut rels);
-            rels.retain(|r| *r != 0);
             rels.len()
         }
         _ => 0,

@@ -593,22 +593,12 @@ fn join_conditions(t: &JoinTree, filter: &mut Vec<Expr>, outer: &mut Vec<(Vec<Ex
             join_conditions(nullable, &mut conditions, outer);
             on.iter().for_each(|e| e.clone().conjuncts(&mut conditions));
             let mut rels = Vec::new();
-            relations(nullable, &mut rels);
+            super::join::rels_of(nullable, &mut rels);
             outer.push((conditions, rels));
         }
         JoinKind::Semi | JoinKind::Anti => join_conditions(left, filter, outer),
         // Rows of a FULL join cannot be locked on either side.
         JoinKind::Full => {}
-    }
-}
-
-fn relations(t: &JoinTree, out: &mut Vec<u32>) {
-    match t {
-        JoinTree::Rel(rel) => out.push(*rel),
-        JoinTree::Join { left, right, .. } => {
-            relations(left, out);
-            relations(right, out);
-        }
     }
 }
 
