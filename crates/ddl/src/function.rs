@@ -268,6 +268,7 @@ impl Definitions<'_> {
             (None, true) => return Err(invalid("no language specified")),
         };
         let language_oid = self.language_oid(&language)?;
+        self.refuse_leakproof(&clauses)?;
         let signature = self.signature(s, source, runtime)?;
         let (result, returns_set) = self.result_type(s, &signature, source, runtime)?;
         self.check_polymorphic(&signature, result)?;
@@ -566,6 +567,14 @@ impl Definitions<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Views and policies let leakproof functions see rows that their user may not.
+    pub(super) fn refuse_leakproof(&self, clauses: &Clauses) -> Result<()> {
+        if clauses.leakproof != Some(true) || self.context().is_superuser() {
+            return Ok(());
+        }
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "only superuser can define a leakproof function"))
     }
 
     fn refuse_replacement(

@@ -201,9 +201,7 @@ impl Definitions<'_> {
                 "ROWS is not applicable when function does not return a set",
             ));
         }
-        if c.leakproof == Some(true) && !self.context().is_superuser() {
-            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "only superuser can define a leakproof function"));
-        }
+        self.refuse_leakproof(&c)?;
         let config = set_config(&f.config, &c.config);
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row: &mut CatalogRow| {
             let changes = [

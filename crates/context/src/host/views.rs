@@ -25,7 +25,7 @@ session_rows! {
     };
     fn pg_listening_channels(call) = Ok(super::notifications::channels(&call.host.scratch.listening));
     fn pg_prepared_statement(call) = Ok(call.host.named.prepared_rows());
-    fn kiln_stat_plans(call) = Ok(call.host.named.plan_rows());
+    fn kiln_stat_plans(call) = plans(call.host);
     fn pg_cursor(call) = Ok(call.host.named.cursor_rows());
     fn aclexplode(call) = privileges(call.args);
     // There are no foreign options.
@@ -194,12 +194,28 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
     Ok(rows)
 }
 
+const HIDDEN: &str = "<insufficient privilege>";
+
+/// Rows of kiln_stat_plans(). Nobody knows whose the statements are: their texts are for those who read all statistics.
+fn plans(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
+    const STATEMENT: usize = 1;
+    const DESCRIPTION: usize = 8;
+    let mut rows = host.named.plan_rows();
+    if !host.has_privileges_of(PG_READ_ALL_STATS)? {
+        for row in &mut rows {
+            row[STATEMENT] = Datum::text(HIDDEN);
+            row[DESCRIPTION] = Datum::Null;
+        }
+    }
+    Ok(rows)
+}
+
 /// Leaves of a session's row what everybody may see: where it is, who it is, what its program calls itself.
 fn hide_activity(row: &mut [Datum]) {
     const STATE: usize = 4;
     const QUERY: usize = 5;
     row[STATE..].fill(Datum::Null);
-    row[QUERY] = Datum::text("<insufficient privilege>");
+    row[QUERY] = Datum::text(HIDDEN);
 }
 
 /// Names in pg_stat_ssl are as long as PostgreSQL keeps them, in bytes.
