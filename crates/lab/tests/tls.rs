@@ -220,7 +220,8 @@ fn handshakes_that_are_none_hurt_nobody() {
         let mut stream = tcp(secure.port);
         stream.write_all(&SSL_REQUEST).expect("the server reads");
         stream.read_exact(&mut [0]).expect("an answer");
-        stream.write_all(sent).expect("the server reads");
+        // The server may have hung up on the first bytes of it.
+        let _ = stream.write_all(sent);
         stream
     };
     let mut hello = Vec::new();
@@ -228,7 +229,7 @@ fn handshakes_that_are_none_hurt_nobody() {
     // Garbage of all kinds; a record that never ends; one that is cut short.
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16, 3, 1, 0xff, 0xff], &[0xff; 40_000], &[0x16, 3, 1, 0, 0]] {
         let stream = asked(garbage);
-        stream.shutdown(std::net::Shutdown::Write).expect("a socket");
+        let _ = stream.shutdown(std::net::Shutdown::Write);
         rest(stream);
     }
     // A message of 16 MB is announced: it is not waited for.
@@ -244,7 +245,7 @@ fn handshakes_that_are_none_hurt_nobody() {
         let mut damaged = hello.clone();
         damaged[at] ^= 0x55;
         let stream = asked(&damaged);
-        stream.shutdown(std::net::Shutdown::Write).expect("a socket");
+        let _ = stream.shutdown(std::net::Shutdown::Write);
         rest(stream);
     }
     // A byte at a time is slow, and no failure.
