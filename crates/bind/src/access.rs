@@ -162,7 +162,7 @@ impl Binder<'_> {
 
 /// What is found of a statement on the way through it.
 #[derive(Default)]
-struct Found<'q> {
+struct AccessCollector<'q> {
     accesses: Vec<&'q RelationAccess>,
     /// Where each relation stands in the order in which privileges are asked about.
     places: HashMap<u32, usize>,
@@ -176,7 +176,7 @@ struct Found<'q> {
     known: HashSet<Oid>,
 }
 
-impl<'q> Found<'q> {
+impl<'q> AccessCollector<'q> {
     /// `used`: the columns that are read of the query's result, if not all count.
     fn query(&mut self, query: &'q Query, used: Option<&[i16]>) -> Result<()> {
         kilndb_base::stack::check()?;
@@ -224,21 +224,17 @@ impl<'q> Found<'q> {
 
     fn expression(&mut self, e: &'q Expr) -> Result<()> {
         kilndb_base::stack::check()?;
-        let function = match &e.kind {
-            ExprKind::Column(c) => {
-                let columns = self.columns.entry(c.rel).or_default();
-                if !columns.contains(&c.att) {
-                    columns.push(c.att);
-                }
-                return Ok(());
+        if let ExprKind::Column(c) = &e.kind {
+            let columns = self.columns.entry(c.rel).or_default();
+            if !columns.contains(&c.att) {
+                columns.push(c.att);
             }
-            ExprKind::Func(f)
-            | ExprKind::NullIf(f)
-            | ExprKind::IsDistinct { eq: f, .. }
-            | ExprKind::ScalarArray { func: f, .. } => f.oid,
+            return Ok(());
+        }
+        let function = match &e.kind {
             ExprKind::Agg(a) => a.oid,
             ExprKind::Window(w) => w.oid,
-            _ => 0,
+            _ => e.called_function().map_or(0, |f| f.oid),
         };
         if function != 0 && self.unread_depth == 0 && self.known.insert(function) {
             self.functions.push(function);
@@ -286,7 +282,7 @@ impl StatementAccess {
 
 /// What the query needs privileges for.
 pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<StatementAccess> {
-    let mut found = Found::default();
+    let mut found = AccessCollector::default();
     found.query(query, None)?;
     let places = &found.places;
     found.accesses.sort_by_key(|access| {

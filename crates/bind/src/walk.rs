@@ -195,32 +195,30 @@ impl Expr {
         }
         self.for_children(&mut |c| c.outer_ctes(out));
     }
+    /// The function that this node itself calls for each row.
+    pub fn called_function(&self) -> Option<&FuncExpr> {
+        match &self.kind {
+            ExprKind::Func(f)
+            | ExprKind::NullIf(f)
+            | ExprKind::IsDistinct { eq: f, .. }
+            | ExprKind::ScalarArray { func: f, .. } => Some(f),
+            _ => None,
+        }
+    }
     /// Whether the value must be the same whenever it is computed from the same row, which it need not be if it depends
     /// on settings, the clock or other rows.
     pub fn is_immutable(&self) -> bool {
         !self.any(&|e| match &e.kind {
-            ExprKind::Func(f)
-            | ExprKind::NullIf(f)
-            | ExprKind::IsDistinct { eq: f, .. }
-            | ExprKind::ScalarArray { func: f, .. } => f.volatility != b'i',
             ExprKind::SqlValue(_) | ExprKind::SubLink(_) => true,
-            _ => false,
+            _ => e.called_function().is_some_and(|f| f.volatility != b'i'),
         })
     }
     /// Functions that may go, those in subqueries too, each once; an extension's operator stands for its function.
     pub fn user_functions(&self, out: &mut Vec<kilndb_base::Oid>) {
-        let function = match &self.kind {
-            ExprKind::Func(f)
-            | ExprKind::NullIf(f)
-            | ExprKind::IsDistinct { eq: f, .. }
-            | ExprKind::ScalarArray { func: f, .. } => {
-                if extension::is_member(f.operator) {
-                    f.operator
-                } else {
-                    f.oid
-                }
-            }
-            _ => 0,
+        let function = match self.called_function() {
+            Some(f) if extension::is_member(f.operator) => f.operator,
+            Some(f) => f.oid,
+            None => 0,
         };
         if extension::may_go(function) && !out.contains(&function) {
             out.push(function);

@@ -65,6 +65,11 @@ pub fn permission_denied(what: &str, name: &str) -> Error {
     Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied for {what} {name}"))
 }
 
+/// 42501 as PostgreSQL words it: `must be owner of table accounts`.
+pub fn not_owner(kind: &str, name: &str) -> Error {
+    Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of {kind} {name}"))
+}
+
 /// What a relation is called where a privilege is missing.
 pub fn relation_word(table: &Table) -> &'static str {
     match table.kind {

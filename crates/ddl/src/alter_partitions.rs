@@ -67,8 +67,7 @@ impl Definitions<'_> {
         let of_key = c.subtype == A::AT_ValidateConstraint
             && table.foreign_keys.iter().any(|k| Some(k.name.as_str()) == c.name());
         if !only && !recursing && !of_key && changes_partitions(c) {
-            for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
-                let partition = self.context_mut().table_by_oid(oid, runtime)?;
+            for partition in self.with_partitions(table, runtime)? {
                 self.require_table_owner(&partition)?;
             }
         }

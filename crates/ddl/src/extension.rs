@@ -156,10 +156,7 @@ impl Definitions<'_> {
         if self.context().owns(row.oid("extowner")) {
             return Ok(());
         }
-        Err(Error::new(
-            sqlstate::INSUFFICIENT_PRIVILEGE,
-            format!("must be owner of extension {}", row.text("extname").unwrap_or("")),
-        ))
+        Err(crate::privileges::not_owner("extension", row.text("extname").unwrap_or("")))
     }
 
     pub fn alter_extension(&mut self, s: &nodes::AlterExtensionStmt) -> Result<()> {

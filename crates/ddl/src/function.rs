@@ -592,7 +592,7 @@ impl Definitions<'_> {
             ));
         }
         if !self.context().owns(old.oid("proowner")) {
-            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of function {name}")));
+            return Err(crate::privileges::not_owner("function", name));
         }
         let kind = if s.is_procedure { b'p' } else { b'f' };
         if old.char("prokind") != kind {

@@ -169,10 +169,7 @@ impl Definitions<'_> {
         if self.context().owns(row.oid(columns.owner)) {
             return Ok(row);
         }
-        Err(Error::new(
-            sqlstate::INSUFFICIENT_PRIVILEGE,
-            format!("must be owner of {} {}", kind.word(), names.join(".")),
-        ))
+        Err(crate::privileges::not_owner(kind.word(), &names.join(".")))
     }
 
     pub(super) fn rename_operator_object(

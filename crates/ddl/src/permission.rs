@@ -13,7 +13,7 @@
 use super::{DefinitionStatement, Definitions};
 use crate::client::Runtime;
 use crate::context::Restriction;
-use crate::privileges::{permission_denied, relation_word};
+use crate::privileges::{not_owner, permission_denied, relation_word};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
@@ -24,10 +24,6 @@ use kilndb_syntax::raw::{ObjectType as O, ReindexObjectType as R};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::sync::Arc;
-
-fn not_owner(kind: &str, name: &str) -> Error {
-    Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of {kind} {name}"))
-}
 
 impl Definitions<'_> {
     /// 42501 unless the role in force may make this definition.
@@ -90,6 +86,12 @@ impl Definitions<'_> {
         }
     }
 
+    /// A partitioned table and all below it.
+    pub(crate) fn with_partitions(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<Vec<Arc<Table>>> {
+        let oids = self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))?;
+        oids.into_iter().map(|oid| self.context_mut().table_by_oid(oid, runtime)).collect()
+    }
+
     /// An index is made in the schema of its table, by the table's owner.
     fn require_index_table(&mut self, r: Option<&nodes::RangeVar>, runtime: &dyn Runtime) -> Result<()> {
         let Some(table) = self.named_relation(r, runtime)? else { return Ok(()) };
@@ -99,8 +101,7 @@ impl Definitions<'_> {
             return Ok(());
         }
         // Those of the partitions are made in the partitions' schemas.
-        for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
-            let partition = self.context_mut().table_by_oid(oid, runtime)?;
+        for partition in self.with_partitions(&table, runtime)? {
             self.require_on_schema(partition.schema_oid, privilege::CREATE, runtime)?;
         }
         Ok(())
@@ -120,8 +121,7 @@ impl Definitions<'_> {
         if table.kind != TableKind::Partitioned || !s.row {
             return Ok(());
         }
-        for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
-            let partition = self.context_mut().table_by_oid(oid, runtime)?;
+        for partition in self.with_partitions(&table, runtime)? {
             self.context_mut().require_on_table(&partition, privilege::TRIGGER)?;
         }
         Ok(())
@@ -307,6 +307,15 @@ impl Definitions<'_> {
         }
         let name = self.roles()?.name(role);
         Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be able to SET ROLE \"{name}\"")))
+    }
+
+    /// 42501 unless the role in force may give a schema to another role.
+    pub(crate) fn require_new_schema_owner(&mut self, owner: Oid) -> Result<()> {
+        if self.context().is_superuser() {
+            return Ok(());
+        }
+        self.require_set_role(owner)?;
+        self.require_on_own_database(privilege::CREATE)
     }
 
     /// 42501 unless the role in force may give what is in a schema to another role, which may make it there, too.

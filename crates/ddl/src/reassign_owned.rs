@@ -8,7 +8,6 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::builtin::{BOOTSTRAP_SUPERUSER, FIRST_USER_OID};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::privileges::privilege;
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -83,10 +82,7 @@ impl Definitions<'_> {
         for row in rows.iter().filter(is_given) {
             match catalog {
                 PG_PROC => self.require_new_owner(owner, Some(row.oid("pronamespace")), runtime)?,
-                PG_NAMESPACE if !self.context().is_superuser() => {
-                    self.require_set_role(owner)?;
-                    self.require_on_own_database(privilege::CREATE)?;
-                }
+                PG_NAMESPACE => self.require_new_schema_owner(owner)?,
                 _ => {}
             }
         }

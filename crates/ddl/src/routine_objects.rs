@@ -153,7 +153,7 @@ impl Definitions<'_> {
             return Ok(());
         }
         let word = if f.kind == b'p' { "procedure" } else { "function" };
-        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of {word} {shown}")))
+        Err(crate::privileges::not_owner(word, shown))
     }
 
     /// A routine that its owner may change. Those of the system are part of the program and stay as they are.
@@ -304,8 +304,7 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.object_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("OWNER TO without a routine")) };
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
-        let rows = self.context_mut().catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(f.oid)])?;
-        if rows.first().is_some_and(|row| row.oid("proowner") == owner) {
+        if f.owner == owner {
             return Ok(tag);
         }
         self.changeable_routine(&f, &f.name)?;

@@ -9,7 +9,6 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::TableKind;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};
@@ -342,14 +341,7 @@ impl Definitions<'_> {
             return Ok(tag);
         }
         self.name_is_taken(schema, &table.name, "relation", false, runtime)?;
-        let mut moved = vec![table.oid];
-        moved.extend(table.indexes.iter().map(|i| i.oid));
-        for row in self.dependents(PG_CLASS, table.oid, 0)? {
-            let is_owned = b"ai".contains(&row.char("deptype")) && row.int("refobjsubid") != 0;
-            if is_owned && row.oid("classid") == PG_CLASS && row.oid("objid") != table.oid {
-                moved.push(row.oid("objid"));
-            }
-        }
+        let moved = self.with_own_relations(&table)?;
         for oid in moved {
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
                 row.set("relnamespace", Datum::Oid(schema))
@@ -379,10 +371,7 @@ impl Definitions<'_> {
                     return Ok("ALTER SCHEMA".to_string());
                 }
                 self.require_schema_owner(&name, runtime)?;
-                if !self.context().is_superuser() {
-                    self.require_set_role(owner)?;
-                    self.require_on_own_database(privilege::CREATE)?;
-                }
+                self.require_new_schema_owner(owner)?;
                 self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| {
                     row.set("nspowner", Datum::Oid(owner))
                 })?;

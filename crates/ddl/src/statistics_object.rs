@@ -273,8 +273,7 @@ impl Definitions<'_> {
         }
         let row = self.find_statistics(names, runtime)?.ok_or_else(|| missing(names))?;
         if !self.context().owns(row.oid("stxowner")) {
-            let message = format!("must be owner of statistics object {}", names.join("."));
-            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
+            return Err(crate::privileges::not_owner("statistics object", &names.join(".")));
         }
         Ok(row)
     }

@@ -164,7 +164,7 @@ impl Definitions<'_> {
         Ok(new)
     }
 
-    /// RESTART IDENTITY: the sequence gets a new cell, so that a rollback brings the old value back.
+    /// The sequences of a table's columns.
     fn owned_sequences(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<Vec<Arc<Table>>> {
         let mut sequences = Vec::new();
         for row in self.dependents(PG_CLASS, table.oid, 0)? {
@@ -179,6 +179,7 @@ impl Definitions<'_> {
         Ok(sequences)
     }
 
+    /// RESTART IDENTITY: each sequence gets a new cell, so that a rollback brings the old value back.
     fn restart_owned_sequences(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
         for sequence in self.owned_sequences(table, runtime)? {
             let options = self.sequence_options(sequence.oid)?;

@@ -325,7 +325,7 @@ impl Definitions<'_> {
             return Ok(());
         }
         let shown = self.type_shown(oid, runtime)?;
-        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of type {shown}")))
+        Err(crate::privileges::not_owner("type", &shown))
     }
 
     pub(super) fn notice_of(&mut self, state: kilndb_base::SqlState, message: String) {

@@ -47,7 +47,7 @@ pub enum ScramStep {
     Failed,
 }
 
-enum State {
+enum ScramState {
     First,
     Final(SaltSent),
     Over,
@@ -64,7 +64,7 @@ struct SaltSent {
 }
 
 pub struct ScramExchange {
-    state: State,
+    state: ScramState,
     verifier: Verifier,
     is_doomed: bool,
     has_unusable_verifier: bool,
@@ -83,7 +83,7 @@ impl ScramExchange {
         };
         let verifier = facts.verifier.and_then(Verifier::parse);
         Ok(ScramExchange {
-            state: State::First,
+            state: ScramState::First,
             is_doomed: verifier.is_none(),
             has_unusable_verifier: facts.verifier.is_some() && verifier.is_none(),
             verifier: verifier.unwrap_or_else(|| mock_verifier(facts)),
@@ -102,7 +102,7 @@ impl ScramExchange {
     pub fn step(&mut self, message: Option<&[u8]>) -> Result<ScramStep> {
         let Some(message) = message else {
             return match self.state {
-                State::First => Ok(ScramStep::Continue(Vec::new())),
+                ScramState::First => Ok(ScramStep::Continue(Vec::new())),
                 _ => Err(malformed("The message is empty.")),
             };
         };
@@ -112,15 +112,15 @@ impl ScramExchange {
         if message.contains(&0) {
             return Err(malformed("Message length does not match input length."));
         }
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::First => {
+        match std::mem::replace(&mut self.state, ScramState::Over) {
+            ScramState::First => {
                 let sent = self.read_first(message)?;
                 let answer = sent.server_first.clone();
-                self.state = State::Final(sent);
+                self.state = ScramState::Final(sent);
                 Ok(ScramStep::Continue(answer))
             }
-            State::Final(sent) => self.read_final(&sent, message),
-            State::Over => Err(violation("invalid SCRAM exchange state")),
+            ScramState::Final(sent) => self.read_final(&sent, message),
+            ScramState::Over => Err(violation("invalid SCRAM exchange state")),
         }
     }
 

@@ -64,13 +64,7 @@ impl StatementHost<'_> {
         }
         for condition in &all {
             if let DomainCondition::Check(name, e) = condition
-                && e.any(&|e| match &e.kind {
-                    ExprKind::Func(f)
-                    | ExprKind::NullIf(f)
-                    | ExprKind::IsDistinct { eq: f, .. }
-                    | ExprKind::ScalarArray { func: f, .. } => functions::lookup(f.oid).is_none(),
-                    _ => false,
-                })
+                && e.any(&|e| e.called_function().is_some_and(|f| functions::lookup(f.oid).is_none()))
             {
                 let shown = self.reader.format_type(domain, -1);
                 return Err(Error::unsupported(format!(

@@ -7,9 +7,9 @@
 
 use super::SessionContext;
 use crate::client::Runtime;
-use crate::privileges::{has_on_columns, may_access, permission_denied, refuse_functions, relation_word};
+use crate::privileges::{has_on_columns, may_access, not_owner, permission_denied, refuse_functions, relation_word};
 use kilndb_base::sync::Arc;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::access::restricted_functions;
 use kilndb_catalog::Table;
 use kilndb_catalog::privileges::{Privileges, privilege};
@@ -100,8 +100,7 @@ impl SessionContext {
         if self.has_privileges_of(owner)? {
             return Ok(());
         }
-        let (kind, name) = what;
-        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of {kind} {name}")))
+        Err(not_owner(what.0, what.1))
     }
 
     /// 42501 unless the role in force may do what the plan does.

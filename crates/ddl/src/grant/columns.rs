@@ -145,14 +145,7 @@ impl Definitions<'_> {
         let message = format!("cannot change owner of sequence \"{}\"", table.name);
         self.refuse_owned_sequence(table, &message, runtime)?;
         self.require_new_owner(owner, Some(table.schema_oid), runtime)?;
-        let mut relations = vec![table.oid];
-        relations.extend(table.indexes.iter().map(|index| index.oid));
-        for row in self.dependents(PG_CLASS, table.oid, 0)? {
-            let is_owned = b"ai".contains(&row.char("deptype")) && row.int("refobjsubid") != 0;
-            if is_owned && row.oid("classid") == PG_CLASS && row.oid("objid") != table.oid {
-                relations.push(row.oid("objid"));
-            }
-        }
+        let relations = self.with_own_relations(table)?;
         let mut types = Vec::new();
         for oid in relations {
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
@@ -172,6 +165,19 @@ impl Definitions<'_> {
             }
         }
         self.give_column_grants(table, owner, runtime)
+    }
+
+    /// A relation, its indexes, and the sequences of its columns, which go where it goes.
+    pub(crate) fn with_own_relations(&mut self, table: &Table) -> Result<Vec<Oid>> {
+        let mut relations = vec![table.oid];
+        relations.extend(table.indexes.iter().map(|index| index.oid));
+        for row in self.dependents(PG_CLASS, table.oid, 0)? {
+            let is_owned = b"ai".contains(&row.char("deptype")) && row.int("refobjsubid") != 0;
+            if is_owned && row.oid("classid") == PG_CLASS && row.oid("objid") != table.oid {
+                relations.push(row.oid("objid"));
+            }
+        }
+        Ok(relations)
     }
 
     /// Grants on the columns of a relation are its new owner's, as those on itself are.

@@ -152,15 +152,16 @@ impl Definitions<'_> {
             let table = self.context_mut().table_by_oid(object.object, runtime)?;
             return self.grant_on_relation(&table, &grant, O::OBJECT_TABLE, runtime);
         }
-        let rows = self.context_mut().catalog_scan(object.class)?;
-        let Some(row) = rows.into_iter().find(|row| row.oid("oid") == object.object) else { return Ok(()) };
-        match SECURED_TABLES.iter().find(|table| table.table == object.class) {
-            Some(table) => self.grant_on_row(table, &row, &grant, runtime),
-            None if object.class == PG_PARAMETER_ACL => {
-                self.grant_on_parameter(row.text("parname").unwrap_or(""), &grant, runtime)
-            }
-            None => Ok(()),
+        if let Some(table) = SECURED_TABLES.iter().find(|table| table.table == object.class) {
+            let found = self.context_mut().catalog_lookup(table.table, table.by_oid, &[Datum::Oid(object.object)])?;
+            return found.first().map_or(Ok(()), |row| self.grant_on_row(table, row, &grant, runtime));
         }
+        if object.class != PG_PARAMETER_ACL {
+            return Ok(());
+        }
+        let rows = self.context_mut().catalog_scan(PG_PARAMETER_ACL)?;
+        let Some(row) = rows.iter().find(|row| row.oid("oid") == object.object) else { return Ok(()) };
+        self.grant_on_parameter(row.text("parname").unwrap_or(""), &grant, runtime)
     }
 
     fn read_grant<'n>(&mut self, s: &'n nodes::GrantStmt) -> Result<Grant<'n>> {

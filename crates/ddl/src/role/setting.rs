@@ -41,8 +41,7 @@ impl Definitions<'_> {
         if self.context().owns(database.oid("datdba")) {
             return Ok(());
         }
-        let name = database.text("datname").unwrap_or("");
-        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of database {name}")))
+        Err(crate::privileges::not_owner("database", database.text("datname").unwrap_or("")))
     }
 
     /// ALTER DATABASE … OWNER TO.

@@ -11,10 +11,10 @@ use kilndb_catalog::builtin::is_leakproof;
 /// Whether a condition tells nothing of the rows that it is asked of, but by its value.
 pub(super) fn tells_nothing(e: &Expr) -> bool {
     let may_leak = match &e.kind {
-        ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } => {
-            !is_leakproof(f.oid) && f.args.iter().any(has_columns)
-        }
-        ExprKind::ScalarArray { func, .. } => !is_leakproof(func.oid) && func.args.iter().any(has_columns),
+        ExprKind::Func(f)
+        | ExprKind::NullIf(f)
+        | ExprKind::IsDistinct { eq: f, .. }
+        | ExprKind::ScalarArray { func: f, .. } => !is_leakproof(f.oid) && f.args.iter().any(has_columns),
         ExprKind::Const(_)
         | ExprKind::Param(_)
         | ExprKind::Column(_)

@@ -607,10 +607,7 @@ pub(super) fn copy_from(
 /// 42501 for a system table.
 fn refuse_catalog(table: &Table) -> Result<()> {
     if table.is_catalog {
-        return Err(Error::new(
-            sqlstate::INSUFFICIENT_PRIVILEGE,
-            format!("permission denied for table {}", table.name),
-        ));
+        return Err(kilndb_context::privileges::permission_denied("table", &table.name));
     }
     Ok(())
 }

@@ -14,8 +14,6 @@ use crate::settings::SettingScope;
 use kilndb_base::Result;
 use kilndb_bind::trigger::{NEW_TABLE_ROWS, OLD_TABLE_ROWS};
 use kilndb_catalog::FunctionInfo;
-use kilndb_catalog::ids::*;
-use kilndb_catalog::privileges::{Privileges, SecuredKind, privilege};
 use kilndb_exec::{CallerResources, RoutineHost, TriggerCall};
 use kilndb_plan::Plan;
 use kilndb_plan::expression::RoutineCall;
@@ -240,19 +238,8 @@ impl Session {
         done
     }
 
-    /// 42501 unless the role in force may use a language.
-    fn require_language(&mut self, name: &str) -> Result<()> {
-        let key = [Datum::text(name)];
-        let row = self.context.catalog_lookup(PG_LANGUAGE, PG_LANGUAGE_NAME_INDEX, &key)?.pop();
-        let Some(row) = row else { return Ok(()) };
-        let (owner, list) = (row.oid("lanowner"), row.grants("lanacl"));
-        let privileges = Privileges { kind: SecuredKind::Language, owner, list };
-        self.context.require(&privileges, privilege::USAGE, ("language", name))
-    }
-
     /// DO.
     pub(crate) fn run_inline(&mut self, language: &str, body: &str, runtime: &dyn Runtime) -> Result<()> {
-        self.require_language(language)?;
         let definition = std::sync::Arc::new(Definition {
             oid: 0,
             schema: String::new(),

@@ -151,14 +151,19 @@ fn login_role(cluster: &Cluster, name: &str, runtime: &dyn Runtime) -> Result<Ca
 }
 
 /// 53300 if the database has as many sessions as it may have, of those who are no superusers.
-fn refuse_crowded_database(cluster: &Cluster, name: &str, role: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
-    let Some(database) = cluster.database_row(name)? else { return Ok(()) };
+fn refuse_crowded_database(
+    cluster: &Cluster,
+    database: &CatalogRow,
+    role: &CatalogRow,
+    runtime: &dyn Runtime,
+) -> Result<()> {
     let (oid, limit) = (database.oid("oid"), database.int("datconnlimit"));
     if limit < 0 || role.bool("rolsuper") {
         return Ok(());
     }
     runtime.control().activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid = oid;
     if cluster.sessions().count(|a| a.database_oid == oid) as i64 > limit {
+        let name = database.text("datname").unwrap_or("");
         let message = format!("too many connections for database \"{name}\"");
         return Err(Error::new(sqlstate::TOO_MANY_CONNECTIONS, message));
     }
@@ -192,13 +197,12 @@ fn starting_settings(
 }
 
 /// 42501 unless a role may connect to a database.
-fn refuse_connection(cluster: &Cluster, name: &str, role: Oid, database: Oid) -> Result<()> {
-    let Some(row) = cluster.database_row(name)? else { return Ok(()) };
-    let privileges = DATABASES.privileges(&row);
+fn refuse_connection(cluster: &Cluster, role: Oid, database: &CatalogRow) -> Result<()> {
     let (_, roles) = cluster.roles()?;
-    if privileges.has_all(role, privilege::CONNECT, roles.seen_from(database)) {
+    if DATABASES.privileges(database).has_all(role, privilege::CONNECT, roles.seen_from(database.oid("oid"))) {
         return Ok(());
     }
+    let name = database.text("datname").unwrap_or("");
     Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied for database \"{name}\""))
         .with_detail("User does not have CONNECT privilege."))
 }
@@ -235,8 +239,10 @@ impl Session {
         let cluster = &*instance.cluster;
         let role = login_role(cluster, &options.user, runtime)?;
         let database = cluster.open_database(&options.database)?;
-        refuse_connection(cluster, &options.database, role.oid("oid"), database.oid)?;
-        refuse_crowded_database(cluster, &options.database, &role, runtime)?;
+        if let Some(row) = cluster.database_row(&options.database)? {
+            refuse_connection(cluster, role.oid("oid"), &row)?;
+            refuse_crowded_database(cluster, &row, &role, runtime)?;
+        }
         Session::begin(instance, options, &role, database, runtime)
     }
 
