@@ -373,12 +373,11 @@ impl CatalogWriter<'_> {
         Ok(rows.first().map_or(0, |row| row.oid("relowner")))
     }
 
-    /// The roles that pg_shdepend has for a part of an object of this database.
-    fn roles_known(&mut self, part: &NeededRoles) -> Result<Vec<(Oid, u8)>> {
-        let key = [Datum::Oid(self.database), Datum::Oid(part.class), Datum::Oid(part.object), Datum::Int4(part.part)];
+    /// What pg_shdepend has for a part of an object. `database`: 0 for what all databases share.
+    fn known_needs(&mut self, database: Oid, part: &NeededRoles) -> Result<Vec<CatalogRow>> {
+        let key = [Datum::Oid(database), Datum::Oid(part.class), Datum::Oid(part.object), Datum::Int4(part.part)];
         let snapshot = self.txn.catalog_snapshot();
-        let rows = self.store.lookup(PG_SHDEPEND, PG_SHDEPEND_DEPENDER_INDEX, &key, &snapshot)?;
-        Ok(rows.iter().map(|row| (row.oid("refobjid"), row.char("deptype"))).collect())
+        self.store.lookup(PG_SHDEPEND, PG_SHDEPEND_DEPENDER_INDEX, &key, &snapshot)
     }
 
     /// Brings pg_shdepend up to date with a row that was written.
@@ -392,24 +391,23 @@ impl CatalogWriter<'_> {
         } else if before.roles == after.roles {
             return Ok(());
         }
-        let database = Datum::Oid(if owned.is_shared { 0 } else { self.database });
-        let gone = |row: &CatalogRow| {
-            let role = (row.oid("refobjid"), row.char("deptype"));
-            before.roles.contains(&role) && !after.roles.contains(&role)
-        };
+        let database = if owned.is_shared { 0 } else { self.database };
+        let role_of = |row: &CatalogRow| (row.oid("refobjid"), row.char("deptype"));
         if !before.roles.is_empty() {
-            let key = [database.clone(), Datum::Oid(before.class), Datum::Oid(before.object), Datum::Int4(before.part)];
-            let snapshot = self.txn.catalog_snapshot();
-            for row in self.store.lookup(PG_SHDEPEND, PG_SHDEPEND_DEPENDER_INDEX, &key, &snapshot)? {
-                if gone(&row) {
+            for row in self.known_needs(database, &before)? {
+                let role = role_of(&row);
+                if before.roles.contains(&role) && !after.roles.contains(&role) {
                     self.delete(&row)?;
                 }
             }
         }
-        let known = if table == PG_ATTRIBUTE { self.roles_known(&after)? } else { before.roles };
+        let known = match table {
+            PG_ATTRIBUTE => self.known_needs(database, &after)?.iter().map(role_of).collect(),
+            _ => before.roles,
+        };
         for (role, kind) in after.roles.iter().filter(|role| !known.contains(role)) {
             let row = [
-                ("dbid", database.clone()),
+                ("dbid", Datum::Oid(database)),
                 ("classid", Datum::Oid(after.class)),
                 ("objid", Datum::Oid(after.object)),
                 ("objsubid", Datum::Int4(after.part)),
