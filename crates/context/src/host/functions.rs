@@ -296,19 +296,29 @@ fn trigram_limit(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(Datum::Float4(text_of(Some(&shown)).parse().unwrap_or(0.0)))
 }
 
+/// Bytes of a storage relation: none if it has no storage, or was dropped since the snapshot that names it was taken.
+fn storage_bytes(host: &StatementHost<'_>, storage: kilndb_base::RelationId) -> Result<i64> {
+    if storage.0 == 0 {
+        return Ok(0);
+    }
+    let relation = host.reader.temporary.relation(&host.cluster.engine, storage);
+    if_dropped(relation.map(|relation| i64::from(relation.pages()) * 8192), 0)
+}
+
+/// The other value if a storage relation that was to be read was dropped meanwhile.
+fn if_dropped<T>(read: Result<T>, other: T) -> Result<T> {
+    match read {
+        Err(e) if e.sqlstate() == sqlstate::UNDEFINED_TABLE => Ok(other),
+        outcome => outcome,
+    }
+}
+
 fn relation_sizes(host: &StatementHost<'_>, table: &Table) -> Result<(i64, i64)> {
-    let bytes = |storage: kilndb_base::RelationId| -> Result<i64> {
-        Ok(if storage.0 == 0 {
-            0
-        } else {
-            i64::from(host.reader.temporary.relation(&host.cluster.engine, storage)?.pages()) * 8192
-        })
-    };
     let mut indexes = 0;
     for index in table.indexes.iter().filter(|i| !i.is_in_whole) {
-        indexes += bytes(index.storage)?;
+        indexes += storage_bytes(host, index.storage)?;
     }
-    Ok((bytes(table.storage)?, indexes))
+    Ok((storage_bytes(host, table.storage)?, indexes))
 }
 
 /// What `of` makes of the bytes of a relation, and of those of its indexes; NULL if there is no such relation.
@@ -323,8 +333,8 @@ fn database_bytes(host: &StatementHost<'_>, store: &CatalogStore, env: &CallEnv<
     let mut total = 0i64;
     for row in store.scan(PG_CLASS, env.snapshot)? {
         let storage = kilndb_base::RelationId(row.oid("relfilenode"));
-        if storage.0 != 0 && !kilndb_storage::is_private(storage) {
-            total += i64::from(host.reader.temporary.relation(&host.cluster.engine, storage)?.pages()) * 8192;
+        if !kilndb_storage::is_private(storage) {
+            total += storage_bytes(host, storage)?;
         }
     }
     Ok(total)
@@ -365,10 +375,12 @@ fn tablespace_size(host: &StatementHost<'_>, tablespace: Option<&Datum>, env: &C
     for (database, relations) in &map {
         if is_global && *database == 0 {
             for (_, storage) in relations {
-                total += i64::from(engine.relation(*storage)?.pages()) * 8192;
+                total += storage_bytes(host, *storage)?;
             }
         } else if !is_global && *database != 0 {
-            total += database_bytes(host, &bootstrap::open_store(engine, &map, *database)?, env)?;
+            let bytes =
+                bootstrap::open_store(engine, &map, *database).and_then(|store| database_bytes(host, &store, env));
+            total += if_dropped(bytes, 0)?;
         }
     }
     Ok(Datum::Int8(total))
