@@ -40,6 +40,7 @@ pub mod qualified_name;
 pub mod roles;
 pub mod routine;
 mod routine_read;
+pub mod row_security;
 pub mod row_shape;
 mod rows;
 pub mod secured_objects;

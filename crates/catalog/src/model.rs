@@ -64,6 +64,8 @@ pub struct Table {
     pub is_security_invoker: bool,
     /// A view that hides rows from functions that could tell of them.
     pub is_security_barrier: bool,
+    /// Policies that hide rows; None: row security is not enabled.
+    pub row_security: Option<Arc<super::row_security::RowSecurity>>,
     pub kind: TableKind,
     /// 'p', 'u', 't' as in pg_class.relpersistence; 'g': global temporary.
     pub persistence: u8,
