@@ -135,10 +135,16 @@ impl Binder<'_> {
         }
     }
 
-    /// The statement's relations, for whoever plans it.
-    pub(crate) fn with_accesses(&self, mut query: Query) -> Query {
+    /// The whole statement with the policies of its tables, and its relations, for whoever plans it.
+    pub(crate) fn with_accesses(&self, mut query: Query) -> Result<Query> {
+        self.apply_row_security(&mut query)?;
         query.accesses.extend(self.accesses.take());
-        query
+        Ok(query)
+    }
+
+    /// Whom what is bound next is for, and who it was before.
+    pub(crate) fn replace_check_as(&self, check_as: Option<Oid>) -> Option<Oid> {
+        self.check_as.replace(check_as)
     }
 
     /// Has `bind` bind a definition's text, which may name what the statement's user may not look for.
@@ -146,6 +152,14 @@ impl Binder<'_> {
         let before = self.catalog.trust_names(true);
         let bound = bind();
         self.catalog.trust_names(before);
+        bound
+    }
+
+    /// The same of a text in which the variables of the routine that runs the statement have no meaning.
+    pub(crate) fn without_variables<R>(&self, bind: impl FnOnce() -> Result<R>) -> Result<R> {
+        let before = self.hides_variables.replace(true);
+        let bound = self.trusting(bind);
+        self.hides_variables.set(before);
         bound
     }
 
@@ -192,7 +206,7 @@ impl<'q> AccessCollector<'q> {
         }
         let unread = unread_targets(query, used);
         let mut done = Ok(());
-        query.for_exprs(&mut |e| {
+        query.for_written_exprs(&mut |e| {
             if done.is_ok() {
                 let is_unread = unread.iter().any(|target| std::ptr::eq(*target, e));
                 self.unread_depth += usize::from(is_unread);
@@ -201,6 +215,7 @@ impl<'q> AccessCollector<'q> {
             }
         });
         done?;
+        self.policies(query)?;
         let is_lateral = query.rels.iter().any(|rel| rel.lateral);
         let mut done = Ok(());
         query.for_subqueries(&mut |q| {
@@ -211,6 +226,27 @@ impl<'q> AccessCollector<'q> {
                 done = self.query(q, used.as_deref());
             }
         });
+        done
+    }
+
+    /// Policies read their own table's columns for nobody. What their subqueries read, and the functions that they call,
+    /// are asked about as if the statement had them.
+    fn policies(&mut self, query: &'q Query) -> Result<()> {
+        let own: Vec<u32> = query.own_rels();
+        let before: Vec<(u32, Option<Vec<i16>>)> =
+            own.iter().map(|rel| (*rel, self.columns.get(rel).cloned())).collect();
+        let mut done = Ok(());
+        query.for_security_exprs(&mut |_, e| {
+            if done.is_ok() {
+                done = self.expression(e);
+            }
+        });
+        for (rel, columns) in before {
+            match columns {
+                Some(columns) => self.columns.insert(rel, columns),
+                None => self.columns.remove(&rel),
+            };
+        }
         done
     }
 
@@ -278,6 +314,13 @@ impl StatementAccess {
         self.functions.extend(inlined.functions.into_iter().filter(|f| !called.contains(&f.oid)));
         self
     }
+}
+
+/// The columns that the statement reads, by relation.
+pub(crate) fn columns_read(query: &Query) -> Result<HashMap<u32, Vec<i16>>> {
+    let mut found = AccessCollector::default();
+    found.query(query, None)?;
+    Ok(found.columns)
 }
 
 /// What the query needs privileges for.

@@ -68,7 +68,7 @@ impl Binder<'_> {
         };
         let Some(first) = s.target_list().first() else { return Err(Error::internal("expression text is empty")) };
         let saved = self.source.replace(Arc::from(text.as_str()));
-        let bound = self.trusting(|| self.bind_expr(first.val(), scope));
+        let bound = self.without_variables(|| self.bind_expr(first.val(), scope));
         self.source.replace(saved);
         bound
     }
@@ -184,6 +184,7 @@ impl Binder<'_> {
             assignments: Vec::new(),
             generated: Vec::new(),
             checks: Vec::new(),
+            row_checks: Vec::new(),
             rule_functions: Vec::new(),
             on_conflict: None,
             merge: Vec::new(),
@@ -379,6 +380,7 @@ impl Binder<'_> {
             columns: table_columns(&dml.table),
             kind,
             lateral: false,
+            security_quals: Vec::new(),
         });
         q.from.push(JoinTree::Rel(dml.rel));
         Ok(())

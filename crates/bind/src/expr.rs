@@ -106,7 +106,7 @@ impl Binder<'_> {
     }
 
     fn bind_column_ref(&self, c: &nodes::ColumnRef, scope: &Scope<'_>) -> Result<Expr> {
-        match self.variables {
+        match self.variables.filter(|_| !self.hides_variables.get()) {
             Some(variables) => self.column_or_variable(variables, c, scope),
             None => self.bind_plain_column_ref(c, scope),
         }

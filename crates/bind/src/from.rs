@@ -94,14 +94,21 @@ impl Binder<'_> {
                 );
             }
             let kind = RelKind::Cte { cte: cte.id, recursive_self: cte.recursive_self };
-            let rel = Rel { id: self.new_rel(), alias, columns: cte.columns.clone(), kind, lateral: false };
+            let rel = Rel {
+                id: self.new_rel(),
+                alias,
+                columns: cte.columns.clone(),
+                kind,
+                lateral: false,
+                security_quals: Vec::new(),
+            };
             return self.add_rel(q, rel, v.alias(), oids::RECORD);
         }
         if v.schemaname().is_none()
             && let Some((table, is_new)) = self.catalog.transition_table(name)
         {
             let (kind, columns, row_type) = self.transition_rel(&table, is_new);
-            let rel = Rel { id: self.new_rel(), alias, columns, kind, lateral: false };
+            let rel = Rel { id: self.new_rel(), alias, columns, kind, lateral: false, security_quals: Vec::new() };
             return self.add_rel(q, rel, v.alias(), row_type);
         }
         let table = self.find_table(v)?;
@@ -121,7 +128,7 @@ impl Binder<'_> {
                     .map(|c| RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod })
                     .collect();
                 let kind = RelKind::Subquery(SharedQuery::new(inner));
-                let rel = Rel { id: rel, alias, columns, kind, lateral: false };
+                let rel = Rel { id: rel, alias, columns, kind, lateral: false, security_quals: Vec::new() };
                 let (tree, mut items) = self.add_rel(q, rel, v.alias(), table.type_oid)?;
                 if let Some(i) = items.first_mut() {
                     i.table_oid = table.oid;
@@ -148,6 +155,7 @@ impl Binder<'_> {
                     columns: table_columns(&table),
                     kind: RelKind::Table(table),
                     lateral: false,
+                    security_quals: Vec::new(),
                 });
                 Ok((JoinTree::Rel(rel), vec![item]))
             }
@@ -161,7 +169,7 @@ impl Binder<'_> {
             return Err(Error::internal(format!("view \"{}\" has no SELECT", table.name)));
         };
         let saved = self.source.replace(Arc::from(sql));
-        let bound = self.for_owner_of(table, || self.trusting(|| self.bind_select(s, None)));
+        let bound = self.for_owner_of(table, || self.without_variables(|| self.bind_select(s, None)));
         self.source.replace(saved);
         let mut bound = bound?;
         bound.is_barrier = table.is_security_barrier;
@@ -244,7 +252,7 @@ impl Binder<'_> {
         let alias = s.alias().and_then(|a| a.aliasname()).unwrap_or("unnamed_subquery").to_string();
         let unnamed = s.alias().is_none();
         let kind = RelKind::Subquery(SharedQuery::new(inner));
-        let rel = Rel { id: self.new_rel(), alias, columns, kind, lateral: s.lateral };
+        let rel = Rel { id: self.new_rel(), alias, columns, kind, lateral: s.lateral, security_quals: Vec::new() };
         let (tree, mut items) = self.add_rel(q, rel, s.alias(), oids::RECORD)?;
         if unnamed && let Some(i) = items.first_mut() {
             i.alias = None;
@@ -349,7 +357,7 @@ impl Binder<'_> {
         }
         let alias = f.alias().and_then(|a| a.aliasname()).map_or_else(|| alias.unwrap_or_default(), str::to_string);
         let kind = RelKind::Function { calls, ordinality: f.ordinality };
-        let rel = Rel { id: self.new_rel(), alias, columns, kind, lateral: true };
+        let rel = Rel { id: self.new_rel(), alias, columns, kind, lateral: true, security_quals: Vec::new() };
         let (tree, mut items) = self.add_rel(q, rel, f.alias(), row_type)?;
         if let Some(i) = items.first_mut() {
             i.scalar_function = scalar;

@@ -88,7 +88,7 @@ pub fn bind_body(
     let bind = || binder.bind_select(select, None);
     // A body that was bound when the function was made is a definition's text.
     let bound = if info.is_sql_body { binder.trusting(bind) } else { bind() };
-    let mut query = binder.with_accesses(bound?);
+    let mut query = binder.with_accesses(bound?)?;
     if !binder.shape_result(&mut query, result)? {
         return Ok(None);
     }

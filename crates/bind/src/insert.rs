@@ -191,7 +191,14 @@ impl<'n> InsertSource<'_, '_, 'n> {
             source.targets.push(Target { expr, name: c.name.clone(), junk: false, table_oid: 0, attnum: 0 });
         }
         let kind = RelKind::Values(rows);
-        source.rels.push(Rel { id: rel, alias: "*VALUES*".into(), columns, kind, lateral: false });
+        source.rels.push(Rel {
+            id: rel,
+            alias: "*VALUES*".into(),
+            columns,
+            kind,
+            lateral: false,
+            security_quals: Vec::new(),
+        });
         source.from.push(JoinTree::Rel(rel));
         dml.source = Some(SharedQuery::new(source));
         Ok(given)

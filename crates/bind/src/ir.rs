@@ -358,6 +358,9 @@ pub struct Rel {
     pub columns: Vec<RelColumn>,
     pub kind: RelKind,
     pub lateral: bool,
+    /// What row security lets through of a table: a row must meet all of them, in this order, before anything that could
+    /// tell of it is asked of it.
+    pub security_quals: Vec<Expr>,
 }
 
 #[derive(Clone, Debug)]
@@ -621,6 +624,8 @@ pub struct Dml {
     /// Expressions of defaults and generated columns, checks: over `new_rel`.
     pub generated: Vec<Assignment>,
     pub checks: Vec<(String, Expr)>,
+    /// What row security wants of new rows, and of rows that are found on the way.
+    pub row_checks: Vec<RowCheck>,
     /// Functions that generated columns, checks and index expressions call, which whoever changes a row must be allowed
     /// to call.
     pub rule_functions: Vec<Oid>,
@@ -638,6 +643,30 @@ pub struct Dml {
     pub old_values_rel: u32,
     /// Index predicates and expressions over `new_rel`, by index OID.
     pub indexes: Vec<BoundIndex>,
+}
+
+/// What a row is asked about by a [`RowCheck`]: PostgreSQL's WCOKind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowCheckKind {
+    /// A row that is inserted: over `new_rel`.
+    Insert,
+    /// A row as it is after an update: over `new_rel`.
+    Update,
+    /// The row that ON CONFLICT DO UPDATE has found: over `rel`.
+    Conflict,
+    /// The row that MERGE is about to update: over `rel`.
+    MergeUpdate,
+    /// The row that MERGE is about to delete: over `rel`.
+    MergeDelete,
+}
+
+/// A condition of row security that a row must meet, or the statement fails.
+#[derive(Clone, Debug)]
+pub struct RowCheck {
+    pub kind: RowCheckKind,
+    /// The restrictive policy that it is; None: it stands for all that are permissive.
+    pub policy: Option<String>,
+    pub condition: Expr,
 }
 
 #[derive(Clone, Debug)]

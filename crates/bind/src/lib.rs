@@ -33,7 +33,8 @@ pub mod object_address;
 mod onconflict;
 mod polymorphic;
 mod resolve;
-pub mod row_source;
+pub mod row_security;
+mod row_source;
 mod same;
 mod scope;
 mod select;
@@ -89,6 +90,8 @@ pub struct Binder<'a> {
     accesses: RefCell<Vec<access::RelationAccess>>,
     /// The owner of the view that is being bound.
     check_as: Cell<Option<Oid>>,
+    /// What is bound is a definition's text, which knows no variables of the routine that runs the statement.
+    hides_variables: Cell<bool>,
 }
 
 impl<'a> Binder<'a> {
@@ -107,6 +110,7 @@ impl<'a> Binder<'a> {
             maintained: 0,
             accesses: RefCell::default(),
             check_as: Cell::new(None),
+            hides_variables: Cell::new(false),
         }
     }
     pub fn new_rel(&self) -> u32 {
@@ -263,7 +267,7 @@ pub fn bind_assignment(
     eval: Option<&EvalContext<'_>>,
 ) -> Result<BoundStatement> {
     let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
-    let query = binder.with_accesses(binder.bind_assignment_target(target, names)?);
+    let query = binder.with_accesses(binder.bind_assignment_target(target, names)?)?;
     Ok(BoundStatement::Query(SharedQuery::new(query)))
 }
 
@@ -354,7 +358,7 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
 impl Binder<'_> {
     /// A statement with what it needs privileges for.
     pub(crate) fn bind_whole(&self, node: Node<'_>) -> Result<Query> {
-        Ok(self.with_accesses(self.bind_statement(node, None)?))
+        self.with_accesses(self.bind_statement(node, None)?)
     }
 
     /// A statement or a query of a CTE.

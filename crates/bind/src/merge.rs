@@ -204,7 +204,7 @@ impl Binder<'_> {
         if dml.table.kind == TableKind::View {
             columns.push(RelColumn { name: String::new(), ty: oids::BOOL, typmod: -1 });
         }
-        Ok(Rel { id: dml.rel, alias: alias.to_string(), columns, kind, lateral: false })
+        Ok(Rel { id: dml.rel, alias: alias.to_string(), columns, kind, lateral: false, security_quals: Vec::new() })
     }
 
     /// The rows of a view, and a column that is true.
@@ -223,6 +223,7 @@ impl Binder<'_> {
             columns,
             kind: RelKind::Subquery(SharedQuery::new(self.bind_view(table, sql)?)),
             lateral: false,
+            security_quals: Vec::new(),
         });
         q.from.push(JoinTree::Rel(rel));
         Ok(q)
@@ -256,6 +257,7 @@ impl Binder<'_> {
             columns: Vec::new(),
             kind: RelKind::Subquery(SharedQuery::new(inner)),
             lateral: false,
+            security_quals: Vec::new(),
         });
         let moved = MovedSource { rel, own, columns: Default::default() };
         let expr = Expr::column(ColId { rel, att: 1 }, oids::BOOL, -1);

@@ -46,6 +46,7 @@ pub fn bind_row_source(
                     columns: Vec::new(),
                     kind: RelKind::Values(Vec::new()),
                     lateral: false,
+                    security_quals: Vec::new(),
                 };
                 d.source = Some(SharedQuery::new(Query {
                     rels: vec![rel],

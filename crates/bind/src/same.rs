@@ -158,6 +158,7 @@ impl ExpressionComparison {
                 && x.lateral == y.lateral
                 && all(&x.columns, &y.columns, |m, n| m.name == n.name && m.ty == n.ty && m.typmod == n.typmod)
                 && self.relation_kinds(&x.kind, &y.kind)
+                && self.lists(&x.security_quals, &y.security_quals)
         })
     }
 

@@ -740,7 +740,14 @@ impl Binder<'_> {
                 attnum: 0,
             });
         }
-        q.rels.push(Rel { id: rel, alias: "*VALUES*".into(), columns, kind: RelKind::Values(rows), lateral: false });
+        q.rels.push(Rel {
+            id: rel,
+            alias: "*VALUES*".into(),
+            columns,
+            kind: RelKind::Values(rows),
+            lateral: false,
+            security_quals: Vec::new(),
+        });
         q.from.push(JoinTree::Rel(rel));
         scope.clause = ClauseKind::OrderBy;
         for sort in s.sort_clause() {

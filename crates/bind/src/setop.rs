@@ -159,6 +159,7 @@ impl Binder<'_> {
             columns,
             kind: RelKind::Subquery(SharedQuery::new(inner)),
             lateral: false,
+            security_quals: Vec::new(),
         });
         q.from.push(JoinTree::Rel(rel));
         Ok(())

@@ -325,6 +325,22 @@ impl SubLink {
 impl Query {
     /// All expressions of this level (not of nested queries).
     pub fn for_exprs<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        self.for_written_exprs(f);
+        self.for_security_exprs(&mut |_, e| f(e));
+    }
+
+    /// What row security has added to this level, with the table that it is about.
+    pub fn for_security_exprs<'a>(&'a self, f: &mut dyn FnMut(u32, &'a Expr)) {
+        for rel in &self.rels {
+            rel.security_quals.iter().for_each(|e| f(rel.id, e));
+        }
+        if let QueryBody::Dml(d) = &self.body {
+            d.row_checks.iter().for_each(|check| f(d.rel, &check.condition));
+        }
+    }
+
+    /// The expressions of this level that the statement itself, or a view, has.
+    pub(crate) fn for_written_exprs<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         fn tree<'a>(t: &'a JoinTree, f: &mut dyn FnMut(&'a Expr)) {
             if let JoinTree::Join { left, right, on, .. } = t {
                 tree(left, f);
@@ -425,6 +441,13 @@ impl Query {
         }
     }
 
+    /// The numbers that relations of this level stand under.
+    pub(crate) fn own_rels(&self) -> Vec<u32> {
+        let mut own = Vec::new();
+        self.collect_rels(&mut own);
+        own
+    }
+
     /// Columns of relations that are not this query's own (nor of its nested queries).
     pub fn outer_columns(&self, out: &mut Vec<ColId>) {
         let mut own = Vec::new();
@@ -477,6 +500,7 @@ impl Query {
             }
         }
         for r in &mut self.rels {
+            r.security_quals.iter_mut().try_for_each(&mut *f)?;
             match &mut r.kind {
                 RelKind::Function { calls, .. } => calls.iter_mut().try_for_each(|c| f(&mut c.expr))?,
                 RelKind::Values(rows) => rows.iter_mut().flatten().try_for_each(&mut *f)?,
@@ -533,6 +557,7 @@ impl Dml {
         self.assignments.iter_mut().try_for_each(|a| f(&mut a.expr))?;
         self.returning.iter_mut().try_for_each(|t| f(&mut t.expr))?;
         self.row_filter.iter_mut().try_for_each(&mut *f)?;
+        self.row_checks.iter_mut().try_for_each(|check| f(&mut check.condition))?;
         if let Some(OnConflict { update: Some(u), .. }) = &mut self.on_conflict {
             u.assignments.iter_mut().try_for_each(|a| f(&mut a.expr))?;
             u.filter.iter_mut().try_for_each(&mut *f)?;

@@ -23,6 +23,7 @@ use super::partition::PartitionMap;
 use super::planner_settings::PlannerSettings;
 use super::privileges::{Privileges, privilege};
 use super::roles::Roles;
+use super::row_security::{RolePolicies, StatementRole};
 use super::secured_objects::SCHEMAS;
 use super::store::CatalogStore;
 use super::temporary::{self, TemporaryCatalog, is_temporary};
@@ -382,6 +383,8 @@ pub struct CatalogReader<'a> {
     pub switches: PlannerSettings,
     /// Who looks, if there are schemas that it may not look into.
     pub user: Option<&'a SchemaUser>,
+    /// Who runs the statement; None: nobody does, and row security counts for nobody.
+    pub role: Option<&'a dyn StatementRole>,
 }
 
 /// A role that is no superuser, for the question which schemas it may use.
@@ -696,6 +699,9 @@ impl CatalogView for CatalogReader<'_> {
 
     fn is_for_superuser(&self) -> bool {
         self.user.is_none()
+    }
+    fn row_policies(&self, table: &Table, check_as: Option<Oid>) -> Result<RolePolicies> {
+        self.policies_for(table, check_as)
     }
     fn trust_names(&self, is_trusting: bool) -> bool {
         let before = self.asked.map(|asked| asked.is_trusting.replace(is_trusting));

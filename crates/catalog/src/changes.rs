@@ -7,6 +7,7 @@
 use super::builtin::FIRST_USER_OID;
 use super::ids::*;
 use super::model::Table;
+use super::row_security::PlanRole;
 use super::store::shape;
 use kilndb_base::Oid;
 use kilndb_base::hash::{HashSet, HashSetExt};
@@ -242,6 +243,8 @@ pub struct PlanDependencies {
     /// A literal means what it does at this moment: it was read by the transaction's clock, such as 'now', or names a
     /// role.
     pub reads_moment: Cell<bool>,
+    /// For whom the plan is, if policies make it another one for others.
+    pub role: Cell<Option<PlanRole>>,
 }
 
 impl PlanDependencies {

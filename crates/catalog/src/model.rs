@@ -6,6 +6,7 @@ use super::extended_statistics::ExtendedStatistics;
 use super::known_partitions::CachedPartition;
 use super::planner_settings::PlannerSettings;
 use super::privileges::{Privileges, SecuredKind};
+use super::row_security::RolePolicies;
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::RelationKind;
 use kilndb_types::Datum;
@@ -433,6 +434,10 @@ pub trait CatalogView {
     /// Whether whoever asks may do everything.
     fn is_for_superuser(&self) -> bool {
         true
+    }
+    /// What of a table's row security counts for whoever runs the statement, or for the owner of a view.
+    fn row_policies(&self, _table: &Table, _check_as: Option<Oid>) -> Result<RolePolicies> {
+        Ok(RolePolicies::Passed)
     }
     /// Whether names with schemas are found from now on, whoever asks: a definition's text is read, of which its maker
     /// was asked. Returns how it was before.

@@ -223,6 +223,10 @@ impl RolesInDatabase<'_> {
             || self.roles.is_superuser(member)
             || self.reached(MembershipPath::Inherit, member).contains(&role)
     }
+    /// Whether no policy counts for a role, whatever the table.
+    pub fn bypasses_row_security(&self, role: Oid) -> bool {
+        self.roles.role(role).is_some_and(|r| r.is_superuser || r.bypasses_row_security)
+    }
     /// Whether SET ROLE may go from one role to another.
     pub fn may_set(&self, member: Oid, role: Oid) -> bool {
         member == role || self.roles.is_superuser(member) || self.reached(MembershipPath::Set, member).contains(&role)

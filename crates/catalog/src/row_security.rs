@@ -10,8 +10,10 @@
 use super::cache::CatalogReader;
 use super::catalog_row::CatalogRow;
 use super::ids::*;
+use super::model::Table;
+use super::roles::{Roles, RolesInDatabase};
 use kilndb_base::sync::Arc;
-use kilndb_base::{Oid, Result};
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::Datum;
 
 /// What a policy is for: a row of pg_policy.
@@ -39,17 +41,56 @@ pub struct RowSecurity {
     pub policies: Vec<Policy>,
 }
 
-/// Whether row security counts for somebody.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RowSecurityState {
-    /// The table has none: nobody's rows are hidden.
-    Disabled,
-    /// It has, but not for this role as things stand.
+/// What of a table's row security counts for somebody.
+#[derive(Clone, Debug)]
+pub enum RolePolicies {
+    /// Nothing: all rows are there.
     Passed,
-    Enabled,
+    /// These policies, of whatever command.
+    Counting(Vec<Policy>),
+}
+
+/// Who runs a statement.
+pub trait StatementRole {
+    fn oid(&self) -> Oid;
+    /// The roles, and the version that they are of; 0: the transaction's own.
+    fn roles(&self) -> Result<(u64, Arc<Roles>)>;
+    /// The setting row_security: whether policies are applied, or what they would change is refused.
+    fn applies_row_security(&self) -> bool;
+}
+
+/// For whom a plan was made that would be another one for another role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlanRole {
+    pub role: Oid,
+    pub roles_version: u64,
+    pub applies_row_security: bool,
 }
 
 impl CatalogReader<'_> {
+    /// What of the table's row security counts for a role: whoever runs the statement, or the owner of a view. 42501 if
+    /// something does and the session wants to be told. A statement that is not planned, such as a view's as it is made,
+    /// has none.
+    pub(super) fn policies_for(&self, table: &Table, check_as: Option<Oid>) -> Result<RolePolicies> {
+        let (Some(security), Some(asking), Some(asked)) = (&table.row_security, self.role, self.asked) else {
+            return Ok(RolePolicies::Passed);
+        };
+        let (roles_version, roles) = asking.roles()?;
+        let of_plan =
+            PlanRole { role: asking.oid(), roles_version, applies_row_security: asking.applies_row_security() };
+        asked.role.set(Some(of_plan));
+        let role = check_as.unwrap_or(asking.oid());
+        let seen = roles.seen_from(self.database.oid);
+        if !table.hides_rows_from(role, seen) {
+            return Ok(RolePolicies::Passed);
+        }
+        if !asking.applies_row_security() {
+            return Err(refused(table, seen.has_privileges_of(role, table.owner)));
+        }
+        let counts = |p: &&Policy| p.roles.iter().any(|r| *r == 0 || seen.has_privileges_of(role, *r));
+        Ok(RolePolicies::Counting(security.policies.iter().filter(counts).cloned().collect()))
+    }
+
     /// The row security of the relation that this row of pg_class is of.
     pub(super) fn load_row_security(&self, class: &CatalogRow) -> Result<Option<Arc<RowSecurity>>> {
         if !class.bool("relrowsecurity") {
@@ -58,6 +99,25 @@ impl CatalogReader<'_> {
         let rows = self.lookup(PG_POLICY, PG_POLICY_POLRELID_POLNAME_INDEX, &[Datum::Oid(class.oid("oid"))])?;
         let policies = rows.iter().map(Policy::of_row).collect();
         Ok(Some(Arc::new(RowSecurity { is_forced: class.bool("relforcerowsecurity"), policies })))
+    }
+}
+
+impl Table {
+    /// Whether row security counts for a role, whatever its policies say.
+    pub fn hides_rows_from(&self, role: Oid, roles: RolesInDatabase<'_>) -> bool {
+        let Some(security) = &self.row_security else { return false };
+        !roles.bypasses_row_security(role) && (security.is_forced || !roles.has_privileges_of(role, self.owner))
+    }
+}
+
+fn refused(table: &Table, is_owner: bool) -> Error {
+    let message = format!("query would be affected by row-level security policy for table \"{}\"", table.name);
+    let e = Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message);
+    match is_owner {
+        true => {
+            e.with_hint("To disable the policy for the table's owner, use ALTER TABLE NO FORCE ROW LEVEL SECURITY.")
+        }
+        false => e,
     }
 }
 

@@ -47,6 +47,10 @@ pub trait SessionHost {
     fn may_read(&self, _table: &kilndb_catalog::Table, _columns: &[i16]) -> bool {
         true
     }
+    /// Whether row security hides rows of a table from whoever runs the statement.
+    fn hides_rows(&self, _table: &kilndb_catalog::Table) -> bool {
+        false
+    }
     /// 42501 unless whoever runs the statement may call these functions.
     fn require_functions(&self, _functions: &[kilndb_bind::access::FunctionAccess]) -> Result<()> {
         Ok(())

@@ -44,6 +44,7 @@ mod partition;
 mod partition_scan;
 pub mod parts;
 pub mod routine;
+mod row_security;
 mod row_set;
 mod scan;
 mod setop;

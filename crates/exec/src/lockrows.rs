@@ -167,6 +167,11 @@ pub(crate) fn judge_again(
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<bool> {
+    if let Some(security) = &recheck.security
+        && !security.is_true(row, rt, cx)?
+    {
+        return Ok(false);
+    }
     for (slots, condition) in &recheck.semi {
         if slots.iter().any(|slot| !identical(seen.get(*slot), row.get(*slot))) && !condition.is_true(row, rt, cx)? {
             return Ok(false);

@@ -16,7 +16,7 @@ use super::modify_partitions::{PartitionTargets, PartitionedPlan};
 use super::modify_row::{TargetRow, old_row, rid_of};
 use super::trigger::StatementTriggers;
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_bind::ir::{DmlKind, MergeWhen};
+use kilndb_bind::ir::{DmlKind, MergeWhen, RowCheckKind};
 use kilndb_catalog::trigger::TriggerOperation as Operation;
 use kilndb_plan::{MergePlan, MergeStep, ModifyPlan};
 use kilndb_storage::WriteOutcome;
@@ -192,6 +192,11 @@ impl ModifyState {
         loop {
             let Some((n, step)) = Self::find_step(merge, when, &row.input, rt, cx)? else { return Ok(still) };
             let Some(plan) = &step.change else { return Ok(still) };
+            let found = match plan.statement.kind {
+                DmlKind::Delete => RowCheckKind::MergeDelete,
+                _ => RowCheckKind::MergeUpdate,
+            };
+            super::row_security::check(plan, found, &row.input, rt, cx)?;
             match self.at_step(n, |state| state.merge_change(plan, row, rt, cx))? {
                 WriteOutcome::Changed => {
                     if when == MergeWhen::Matched && !merge.on.is_true(&row.input, rt, cx)? {

@@ -10,7 +10,7 @@ use super::state::NodeState;
 use super::trigger::{ProposedChange, RowChange, changed_by_trigger};
 use super::{index, inverted, write};
 use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
-use kilndb_bind::ir::DmlKind;
+use kilndb_bind::ir::{DmlKind, RowCheckKind};
 use kilndb_plan::{ModifyPlan, Op, PlanNode};
 use kilndb_storage::{Fetched, Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
@@ -390,6 +390,7 @@ impl ModifyState {
         {
             return Ok(true);
         }
+        super::row_security::check(m, RowCheckKind::Conflict, &wide, rt, cx)?;
         let mut new = old.clone();
         for (column, e) in &update.assignments {
             if let Some(position) = m.own_column(*column) {
@@ -399,7 +400,7 @@ impl ModifyState {
         if !self.firing.before_row(m, ProposedChange::Update(&old, &mut new), rt, cx)? {
             return Ok(true);
         }
-        write::complete(m, &mut new, rt, cx)?;
+        write::complete_as(m, RowCheckKind::Update, &mut new, rt, cx)?;
         let may_move =
             update.may_move || m.table.partition_of != 0 && m.triggers.as_ref().is_some_and(|t| t.may_change_row);
         if may_move && !m.must_belong && !super::partition::belongs(&m.table, &new, rt, cx)? {

@@ -5,6 +5,7 @@ use super::expr::Evaluate;
 use super::modify_row::StoredRow;
 use super::{index, inverted, scan};
 use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_bind::ir::{DmlKind, RowCheckKind};
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::{Column, Index, Table};
 use kilndb_plan::{IndexPlan, ModifyPlan};
@@ -38,6 +39,9 @@ fn with_failing_row(error: Error, t: &Table, values: &[Datum], rt: &RunState, cx
         let list: Vec<String> = columns.map(|(c, value)| shown_value(c, value, &cx.eval)).collect();
         return error.with_detail(format!("Failing row contains ({}).", list.join(", ")));
     }
+    if cx.session.hides_rows(target) {
+        return error;
+    }
     let given =
         |attnum: i16| named.is_some_and(|access| access.inserted.contains(&attnum) || access.updated.contains(&attnum));
     let (mut names, mut list) = (Vec::new(), Vec::new());
@@ -58,13 +62,34 @@ fn with_failing_row(error: Error, t: &Table, values: &[Datum], rt: &RunState, cx
 /// What makes a statement's relation the one whose rows it writes.
 const CHANGES: u64 = privilege::INSERT | privilege::UPDATE;
 
-/// Computes generated columns, and checks NOT NULL, CHECK constraints and partition bounds.
+/// Computes generated columns, and checks row security, NOT NULL, CHECK constraints and partition bounds.
 pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+    let kind = match m.statement.kind {
+        DmlKind::Insert => RowCheckKind::Insert,
+        _ => RowCheckKind::Update,
+    };
+    complete_as(m, kind, values, rt, cx)
+}
+
+/// The same of a row that ON CONFLICT DO UPDATE changes, or is written as the statement's kind says.
+pub fn complete_as(
+    m: &ModifyPlan,
+    kind: RowCheckKind,
+    values: &mut [Datum],
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     if !m.functions.is_empty() {
         cx.session.require_functions(&m.functions)?;
     }
     for (column, e) in &*m.generated {
         values[*column] = e.eval(values, rt, cx)?;
+    }
+    if !m.statement.row_checks.is_empty() {
+        match &m.columns {
+            Some(columns) => super::row_security::check(m, kind, &columns.to_named(values), rt, cx)?,
+            None => super::row_security::check(m, kind, values, rt, cx)?,
+        }
     }
     for &i in &*m.not_null {
         if values.get(i).is_none_or(Datum::is_null) {

@@ -256,7 +256,8 @@ impl Planner<'_> {
         self.name_columns(id, &outputs);
         let columns = outputs.iter().map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod }).collect();
         let kind = RelKind::Subquery(SharedQuery::new(grouped));
-        let rel = Rel { id, alias: "grouped_subquery".into(), columns, kind, lateral: false };
+        let rel =
+            Rel { id, alias: "grouped_subquery".into(), columns, kind, lateral: false, security_quals: Vec::new() };
         Some(GroupedQuery { rel, on, value, equal, was: s.query.clone() })
     }
 

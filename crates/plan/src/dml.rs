@@ -77,6 +77,7 @@ impl Planner<'_> {
         let assigned = Self::assigned(d);
         let mut used: Vec<ColId> = Vec::new();
         d.generated.iter().map(|a| &a.expr).chain(d.checks.iter().map(|(_, e)| e)).for_each(|e| e.columns(&mut used));
+        d.row_checks.iter().for_each(|check| check.condition.columns(&mut used));
         let mut attnums: Vec<i16> = used.iter().map(|c| c.att).collect();
         for index in &d.indexes {
             let columns = index.columns();
@@ -167,6 +168,7 @@ impl Planner<'_> {
             )
         };
         let computed = d.assignments.iter().chain(&d.generated).map(|a| &a.expr).chain(d.checks.iter().map(|(_, e)| e));
+        let computed = computed.chain(d.row_checks.iter().map(|check| &check.condition));
         let ahead = d.kind == DmlKind::Update
             && !computed.into_iter().any(|e| outside(e) || (e.has_sublink() && e.is_volatile()));
         let at_once = ahead && !indexes.iter().any(|i| i.is_touched(&changed));
@@ -185,6 +187,7 @@ impl Planner<'_> {
                 Some(ConflictPlan { arbiters, update })
             }
         };
+        let row_checks = self.row_check_plans(d, (&row, &wide))?;
         let returning = self.returning_plan(d, wide, &row)?;
         let not_null =
             table.columns.iter().enumerate().filter(|(_, c)| c.not_null && !c.dropped).map(|(i, _)| i).collect();
@@ -204,6 +207,7 @@ impl Planner<'_> {
             row_filter: row_filter.map(Arc::new),
             moves_rows: d.moves_rows,
             conflict: conflict.map(Arc::new),
+            row_checks,
             returning,
             key_update,
             ahead,
@@ -240,6 +244,19 @@ impl Planner<'_> {
             rules: Arc::new(rules),
         };
         Ok(ModifyPlan { statement: Arc::new(statement), target: Arc::new(target) })
+    }
+
+    /// What row security wants of rows. `layouts`: of a new row, and of what assignments are made of.
+    fn row_check_plans(&self, d: &Dml, (new, found): (&Layout, &Layout)) -> Result<Arc<[PlannedRowCheck]>> {
+        let plan = |check: &RowCheck| {
+            let layout = match check.kind {
+                RowCheckKind::Insert | RowCheckKind::Update => new,
+                RowCheckKind::Conflict | RowCheckKind::MergeUpdate | RowCheckKind::MergeDelete => found,
+            };
+            let condition = self.compile(&check.condition, layout)?;
+            Ok(PlannedRowCheck { kind: check.kind, policy: check.policy.clone(), condition })
+        };
+        d.row_checks.iter().map(plan).collect()
     }
 
     /// RETURNING, over the wider row and behind it the new one.

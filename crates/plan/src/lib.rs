@@ -48,6 +48,7 @@ mod result_joins;
 mod rewrite;
 mod row_order;
 mod scan;
+mod security;
 mod semijoin;
 pub mod shown_text;
 mod sort;
@@ -284,6 +285,7 @@ fn plan_in<'a>(
         statistics: None,
         relations: planner.relations.into_inner().len(),
         reads_moment: false,
+        role: None,
         places: Vec::new(),
         keeps_state,
         parts,

@@ -17,6 +17,7 @@ impl Planner<'_> {
             let change = match Self::as_statement(d, &action.action) {
                 Some(mut own) => {
                     self.returning_of_action(&mut own)?;
+                    self.checks_of_action(&mut own)?;
                     Some(self.change_plan(&own, input, RowRecheck::default(), triggers.clone())?)
                 }
                 None => None,
@@ -31,6 +32,7 @@ impl Planner<'_> {
         self.hidden_subplans.borrow_mut().extend(first..self.subplans.borrow().len());
         // Plans what is the same for all actions of the statement, and the number of columns that it returns.
         let mut whole = d.clone();
+        whole.row_checks.clear();
         whole.returning.iter_mut().for_each(|t| t.expr = Expr::null(t.expr.ty));
         let mut plan = self.change_plan(&whole, input, RowRecheck::default(), triggers)?;
         let Some(statement) = Arc::get_mut(&mut plan.statement) else {
@@ -48,6 +50,25 @@ impl Planner<'_> {
             MergeCommand::Insert(list) => (DmlKind::Insert, list.clone()),
         };
         Some(Dml { kind, assignments, merge: Vec::new(), merge_on: None, ..d.clone() })
+    }
+
+    /// Leaves the checks of rows that are one action's, with subqueries of its own.
+    fn checks_of_action(&self, d: &mut Dml) -> Result<()> {
+        let kinds: &[RowCheckKind] = match d.kind {
+            DmlKind::Insert => &[RowCheckKind::Insert],
+            DmlKind::Delete => &[RowCheckKind::MergeDelete],
+            _ => &[RowCheckKind::MergeUpdate, RowCheckKind::Update],
+        };
+        d.row_checks.retain(|check| kinds.contains(&check.kind));
+        for check in &mut d.row_checks {
+            check.condition.rewrite(&mut |e| {
+                if let ExprKind::SubLink(s) = &mut e.kind {
+                    s.id = self.new_rel();
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Replaces the target's columns and merge_action() in RETURNING by what they are for one action.

@@ -31,6 +31,7 @@ fn is_candidate(q: &Query) -> bool {
         && q.outer_aggs.is_empty()
         && matches!(q.distinct, Distinct::No)
         && !q.filter.as_ref().is_some_and(|f| f.is_volatile() || f.has_sublink())
+        && !q.rels.iter().flat_map(|rel| &rel.security_quals).any(Expr::has_sublink)
 }
 
 impl Planner<'_> {
@@ -80,7 +81,8 @@ impl Planner<'_> {
 
     /// `SELECT arg FROM table WHERE … AND arg IS NOT NULL ORDER BY arg LIMIT 1`, if an index gives that order.
     fn first_in_index(&self, q: &Query, rel: &Rel, table: &Arc<Table>, arg: &Expr, max: bool) -> Result<Option<Query>> {
-        let own = Rel { id: self.new_rel(), ..rel.clone() };
+        let mut own = Rel { id: self.new_rel(), ..rel.clone() };
+        let own_id = own.id;
         let mut arg = arg.clone();
         let mut filter = q.filter.clone();
         let mut rename = |e: &mut Expr| {
@@ -88,7 +90,7 @@ impl Planner<'_> {
                 && c.rel == rel.id
             {
                 let before = *c;
-                c.rel = own.id;
+                c.rel = own_id;
                 self.needed.borrow_mut().insert(*c);
                 if let Some(names) = &self.names {
                     names.name_like(*c, before);
@@ -97,9 +99,7 @@ impl Planner<'_> {
             Ok(())
         };
         arg.rewrite(&mut rename)?;
-        if let Some(f) = &mut filter {
-            f.rewrite(&mut rename)?;
-        }
+        filter.iter_mut().chain(&mut own.security_quals).try_for_each(|e| e.rewrite(&mut rename))?;
         if arg.is_volatile() || arg.has_sublink() {
             return Ok(None);
         }

@@ -7,8 +7,9 @@ use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
 use kilndb_bind::access::{FunctionAccess, StatementAccess};
-use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, SetOp};
+use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, RowCheckKind, SetOp};
 use kilndb_catalog::column_statistics::FormerStatistics;
+use kilndb_catalog::row_security::PlanRole;
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
 use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{LockMode, Relation, ahead};
@@ -109,6 +110,8 @@ pub struct Plan {
     /// A constant of it is a literal such as 'now', which was read by the clock of the transaction that made the plan,
     /// or a role's name: the same text means something else to others, or later.
     pub reads_moment: bool,
+    /// For whom it was made, if policies of its tables make it another one for others.
+    pub role: Option<PlanRole>,
     /// A cursor's: tables whose rows' `ctid` and `tableoid` each row of the result has behind its columns.
     pub places: Vec<Oid>,
     /// A small one whose execution can be run again, and holds nothing much meanwhile.
@@ -639,6 +642,8 @@ impl IndexShape {
 /// The conditions by which a joined row is checked again after one of its tables' rows has changed.
 #[derive(Default)]
 pub struct RowRecheck {
+    /// The security quals of the tables whose rows are taken: they come before all else.
+    pub security: Option<CExpr>,
     /// Conditions of outer joins, inner ones first, and the slots that become null where they are not true.
     pub outer: Vec<(CExpr, Vec<usize>)>,
     /// Conditions with a subquery that are joins with its rows, and the slots they use: the row stays joined with what
@@ -747,6 +752,9 @@ pub struct ModifyStatement {
     /// The rows are those that the table has had, and move: no trigger fires, and references hold as they are.
     pub moves_rows: bool,
     pub conflict: Option<Arc<ConflictPlan>>,
+    /// What row security wants of rows: of new ones over the named table's row, of those that are found over the row
+    /// that assignments see.
+    pub row_checks: Arc<[PlannedRowCheck]>,
     pub returning: Option<Arc<[CExpr]>>,
     /// A key column of some unique index that may be referenced changes.
     pub key_update: bool,
@@ -755,6 +763,14 @@ pub struct ModifyStatement {
     /// The routing to partitions, if the table is partitioned.
     pub routing: Option<Arc<super::partition::Routing>>,
     pub merge: Option<Arc<MergePlan>>,
+}
+
+/// A condition of row security that a row must meet, or the statement fails.
+pub struct PlannedRowCheck {
+    pub kind: RowCheckKind,
+    /// The restrictive policy that it is; None: it stands for all that are permissive.
+    pub policy: Option<String>,
+    pub condition: CExpr,
 }
 
 /// The table that a row is in, and the rules that hold for it there: the table that the statement names, or one of its

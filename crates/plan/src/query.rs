@@ -332,6 +332,7 @@ impl Planner<'_> {
             && q.limit.is_none()
             && q.offset.is_none()
             && matches!(q.distinct, Distinct::No)
+            && r.security_quals.is_empty()
             && table.kind.has_rows();
         if !simple {
             return Ok(None);
@@ -509,6 +510,7 @@ impl Planner<'_> {
         q.from.iter().for_each(|t| join_conditions(t, &mut all, &mut joins));
         let mut recheck = RowRecheck::default();
         let first = self.subplans.borrow().len();
+        recheck.security = Expr::and_all(self.rechecked_security(q)).map(|e| self.compile(&e, layout)).transpose()?;
         let level: Vec<u32> = q.rels.iter().map(|r| r.id).collect();
         let (semi, all): (Vec<Expr>, Vec<Expr>) =
             all.into_iter().partition(|e| super::semijoin::semi_of(e.clone(), &level).is_ok());
@@ -568,7 +570,8 @@ impl Planner<'_> {
         }
         let recheck = self.recheck(q, &input.layout)?;
         let (width, rows, cost) = (input.layout.0.len(), input.node.rows, input.node.cost);
-        let plain = q.filter.as_ref().is_none_or(|f| !f.is_volatile() && !f.has_sublink());
+        let secured = q.rels.iter().flat_map(|rel| &rel.security_quals);
+        let plain = secured.chain(&q.filter).all(|f| !f.is_volatile() && !f.has_sublink());
         let early = plain && targets.len() == 1 && matches!(input.node.op, Op::SeqScan(_) | Op::IndexScan { .. });
         let node =
             self.node(Op::LockRows { input: input.node, targets, recheck, early }, width, rows, cost, "LockRows");

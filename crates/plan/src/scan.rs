@@ -7,6 +7,7 @@ use super::expression::CExpr;
 use super::finished_cost::PathCost;
 use super::operator_count::operator_count;
 use super::row_order::RowOrder;
+use super::security::SecuredConditions;
 use super::*;
 use kilndb_base::Error;
 use kilndb_catalog::format_type::quote_identifier;
@@ -153,12 +154,24 @@ impl Planner<'_> {
         wanted: WantedRows<'_>,
     ) -> Result<ScanChoice> {
         self.read_table(table);
-        let chosen = self.choose_access(rel, table, preds, wanted)?;
-        self.build_access(rel, table, chosen, preds, wanted)
+        let conditions = SecuredConditions::of(rel, preds);
+        let chosen = self.choose_secured(rel, table, &conditions.scanned, wanted)?;
+        let choice = self.build_access(rel, table, chosen, &conditions.scanned, wanted)?;
+        self.secured(rel, choice, &conditions.above)
     }
 
     /// Compares the ways to the rows without building any.
     pub(super) fn choose_access(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        preds: &[Expr],
+        wanted: WantedRows<'_>,
+    ) -> Result<ChosenAccess> {
+        self.choose_secured(rel, table, &SecuredConditions::of(rel, preds).scanned, wanted)
+    }
+
+    fn choose_secured(
         &self,
         rel: &Rel,
         table: &Arc<Table>,
@@ -252,6 +265,8 @@ impl Planner<'_> {
         preds: &[Expr],
         order: &[SortKey],
     ) -> Result<Option<ScanChoice>> {
+        let conditions = SecuredConditions::of(rel, preds);
+        let preds = &*conditions.scanned;
         if table.kind == TableKind::Sequence || access::tid_condition(rel.id, preds).is_some() {
             return Ok(None);
         }
@@ -282,7 +297,8 @@ impl Planner<'_> {
         let order = &order[..path.presorted];
         let chosen =
             ChosenAccess { path: AccessPath::Index(path), estimate: Estimate { rows, cost }, implied: Vec::new() };
-        self.build_access(rel, table, chosen, preds, WantedRows { order, ..WantedRows::ALL }).map(Some)
+        let choice = self.build_access(rel, table, chosen, preds, WantedRows { order, ..WantedRows::ALL })?;
+        self.secured(rel, choice, &conditions.above).map(Some)
     }
 
     /// How many rows of the table the conditions leave.

@@ -132,6 +132,7 @@ fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr
         columns,
         kind: RelKind::Subquery(s.query.clone()),
         lateral: false,
+        security_quals: Vec::new(),
     };
     let mut joins = Vec::new();
     test.clone().conjuncts(&mut joins);
@@ -242,6 +243,7 @@ impl Planner<'_> {
                 columns,
                 kind: RelKind::Subquery(SharedQuery::new(query)),
                 lateral: false,
+                security_quals: Vec::new(),
             },
             conditions,
         ))

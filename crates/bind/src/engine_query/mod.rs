@@ -65,6 +65,7 @@ fn table_rel(id: u32, table: &Arc<Table>) -> Rel {
         columns: table_columns(table),
         kind: RelKind::Table(table.clone()),
         lateral: false,
+        security_quals: Vec::new(),
     }
 }
 

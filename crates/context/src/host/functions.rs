@@ -42,9 +42,17 @@ impl SessionHost for StatementHost<'_> {
         self.facts.is_superuser
             || self.roles().is_ok_and(|roles| {
                 let seen = roles.seen_from(self.database().oid);
+                if table.hides_rows_from(role, seen) {
+                    return false;
+                }
                 table.privileges().has_all(role, privilege::SELECT, seen)
                     || (!columns.is_empty() && has_on_columns(role, table, columns, privilege::SELECT, seen))
             })
+    }
+    fn hides_rows(&self, table: &Table) -> bool {
+        let role = self.facts.current_role;
+        table.row_security.is_some()
+            && self.roles().is_ok_and(|roles| table.hides_rows_from(role, roles.seen_from(self.database().oid)))
     }
     fn require_functions(&self, functions: &[FunctionAccess]) -> Result<()> {
         let roles = self.roles()?;
@@ -180,7 +188,7 @@ session_functions! {
     fn getdatabaseencoding(_call) = Ok(Datum::text("UTF8"));
     fn pg_is_in_recovery(_call) = Ok(Datum::Bool(false));
     fn pg_jit_available(_call) = Ok(Datum::Bool(false));
-    fn row_security_active(_call) = Ok(Datum::Bool(false));
+    fn row_security_active(call) = is_row_security_active(call.host, call.arg(0));
     fn pg_is_wal_replay_paused(_call) = Ok(Datum::Bool(false));
     fn txid_current(call) = Ok(Datum::Int8(call.env.txn.assign_xid()?.0 as i64));
     fn pg_current_xact_id(call) = Ok(Datum::U64(call.env.txn.assign_xid()?.0));
@@ -395,6 +403,14 @@ fn description(host: &StatementHost<'_>, object: Oid, class: Option<Oid>, column
 fn text_search_visible(host: &StatementHost<'_>, kind: TextSearchKind, oid: Oid) -> Result<Datum> {
     let Some(row) = host.reader.text_search_row(kind, oid)? else { return Ok(Datum::Null) };
     host.reader.text_search_is_visible(kind, &row).map(Datum::Bool)
+}
+
+fn is_row_security_active(host: &StatementHost<'_>, relation: Option<&Datum>) -> Result<Datum> {
+    let oid = match relation {
+        Some(Datum::Text(name)) => kilndb_types::context::ObjectNames::reg_input(host, oids::REGCLASS, name)?,
+        other => oid_of(other),
+    };
+    Ok(Datum::Bool(host.reader.table_by_oid(oid)?.is_some_and(|table| host.hides_rows(&table))))
 }
 
 fn relation_visible(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {

@@ -44,6 +44,7 @@ use kilndb_catalog::CatalogView;
 use kilndb_catalog::cache::{CatalogReader, Database, ObjectCache, SchemaUser};
 use kilndb_catalog::qualified_name::{other_database, split_qualified};
 use kilndb_catalog::roles::Roles;
+use kilndb_catalog::row_security::StatementRole;
 use kilndb_catalog::temporary::TemporaryCatalog;
 use kilndb_catalog::user_types;
 use kilndb_exec::RowSink;
@@ -209,6 +210,18 @@ impl<'s> StatementHost<'s> {
     }
 }
 
+impl StatementRole for Environment<'_> {
+    fn oid(&self) -> Oid {
+        self.facts.current_role
+    }
+    fn roles(&self) -> Result<(u64, Arc<Roles>)> {
+        self.shared.roles.get(&self.shared.cluster, || Ok(self.snapshot.clone()))
+    }
+    fn applies_row_security(&self) -> bool {
+        self.settings.row_security
+    }
+}
+
 impl Environment<'_> {
     pub fn host(&self) -> StatementHost<'_> {
         StatementHost {
@@ -223,6 +236,7 @@ impl Environment<'_> {
                 former: None,
                 switches: self.settings.switches,
                 user: self.user.as_ref(),
+                role: Some(self),
             },
             runtime: self.runtime,
             cluster: &self.shared.cluster,

@@ -206,6 +206,7 @@ impl SessionContext {
             former: None,
             switches: self.settings.switches,
             user: user.as_ref(),
+            role: None,
         };
         let (mut oids, mut creation) = (Vec::new(), None);
         for name in &self.settings.search_path {

@@ -14,6 +14,7 @@ use kilndb_catalog::changes::PlanDependencies;
 use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::privileges::Privileges;
+use kilndb_catalog::row_security::PlanRole;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_exec::MeasureStart;
 use kilndb_plan::Plan;
@@ -274,6 +275,20 @@ impl SessionContext {
         self.shared.temporary.is_empty() || !plan.names.iter().any(|name| self.shared.temporary.has_name(name))
     }
 
+    /// False if policies would make the plan another one for the role in force.
+    #[inline]
+    pub fn fits_role(&self, plan: &Plan) -> bool {
+        plan.role.is_none_or(|role| {
+            !self.shared.roles.is_changed.get()
+                && role
+                    == PlanRole {
+                        role: self.identity.current_role,
+                        roles_version: self.cluster.role_directory.version(),
+                        applies_row_security: self.settings.row_security,
+                    }
+        })
+    }
+
     pub fn path_is(&self, path: &Arc<[Oid]>) -> bool {
         self.is_path_current()
             && (Arc::ptr_eq(&self.catalogs.path.schemas, path) || self.catalogs.path.schemas == *path)
@@ -303,6 +318,7 @@ pub fn note_origin(plan: &mut Plan, asked: &PlanDependencies, places: Vec<Oid>, 
     plan.names = asked.names.take();
     plan.is_private = asked.is_private.get();
     plan.reads_moment = asked.reads_moment.get();
+    plan.role = asked.role.get();
     plan.objects = asked.take_objects();
     plan.columns.truncate(plan.columns.len() - 2 * places.len());
     plan.places = places;

@@ -84,6 +84,8 @@ pub struct SessionSettings {
     pub switches: PlannerSettings,
     pub plan_cache_mode: PlanCacheMode,
     pub plan_guard: bool,
+    /// Policies are applied; otherwise what they would change is refused.
+    pub row_security: bool,
     pub synchronous_commit: bool,
     pub track_counts: bool,
     pub commit_delay: CommitDelay,
@@ -128,6 +130,7 @@ impl SessionSettings {
             switches: PlannerSettings::default(),
             plan_cache_mode: PlanCacheMode::default(),
             plan_guard: false,
+            row_security: true,
             synchronous_commit: true,
             track_counts: true,
             commit_delay: CommitDelay::default(),

@@ -214,6 +214,7 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     setting("default_transaction_deferrable").effect(|s, v| s.default_deferrable = is_on(v)),
     // There are no standbys: everything but off waits for the disk here.
     setting("synchronous_commit").effect(|s, v| s.synchronous_commit = v != "off"),
+    setting("row_security").effect(|s, v| s.row_security = is_on(v)),
     setting("track_counts").effect(|s, v| s.track_counts = is_on(v)),
     setting("commit_delay").effect(|s, v| s.commit_delay = CommitDelay { delay_us: whole(v), ..s.commit_delay }),
     setting("commit_siblings")

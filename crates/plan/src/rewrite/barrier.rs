@@ -9,7 +9,7 @@ use kilndb_bind::ir::*;
 use kilndb_catalog::builtin::is_leakproof;
 
 /// Whether a condition tells nothing of the rows that it is asked of, but by its value.
-pub(super) fn tells_nothing(e: &Expr) -> bool {
+pub(in super::super) fn tells_nothing(e: &Expr) -> bool {
     let may_leak = match &e.kind {
         ExprKind::Func(f)
         | ExprKind::NullIf(f)

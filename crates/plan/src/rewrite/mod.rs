@@ -34,6 +34,7 @@ mod strictness;
 mod useless_joins;
 mod windows;
 
+pub(super) use barrier::tells_nothing;
 pub(super) use or_restrictions::said_of_each;
 pub(super) use strictness::not_null_relations;
 

@@ -105,7 +105,7 @@ fn find(q: &Query, catalog: &dyn CatalogView) -> Result<Option<(u32, u32)>> {
 fn may_go(q: &Query, rel: &Rel) -> bool {
     let is_changed = matches!(&q.body, QueryBody::Dml(d) if d.rel == rel.id);
     let is_plain = matches!(&rel.kind, RelKind::Table(t) if t.kind.has_rows() && t.partition_key.is_none());
-    is_plain && !is_changed
+    is_plain && !is_changed && rel.security_quals.is_empty()
 }
 
 fn locked_alike(q: &Query, a: u32, b: u32) -> bool {

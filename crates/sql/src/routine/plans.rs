@@ -271,7 +271,7 @@ impl RoutinePlans {
                 && context.database.is_current(s.catalog_version)
                 && s.formats == context.settings.format_fingerprint
                 && context.path_is(&s.path)
-                && s.plan.plan.as_ref().is_none_or(|plan| context.fits_temporary(plan, 0))
+                && s.plan.plan.as_ref().is_none_or(|plan| context.fits_temporary(plan, 0) && context.fits_role(plan))
                 && (!context.settings.plan_guard || s.plan.plan.as_ref().is_none_or(|plan| plan.measured.is_some()))
         });
         let guard;

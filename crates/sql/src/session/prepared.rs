@@ -289,6 +289,7 @@ impl Prepared {
                 context.database.still_fits(known.catalog_version, &known.plan.objects, &known.plan.names)
             && context.path_is(&known.path)
             && context.fits_temporary(&known.plan, known.generation)
+            && context.fits_role(&known.plan)
             && (guard.is_none() || known.plan.measured.is_some())
         {
             known.catalog_version = version;
@@ -339,7 +340,7 @@ impl Prepared {
     pub(super) fn may_be_taken_in(&self, context: &mut SessionContext) -> bool {
         let Some(plan) = self.plan() else { return false };
         let fits = context.shared.temporary.is_empty() || !plan.is_private && context.fits_temporary(&plan, 0);
-        fits && context.may_use_schemas(&plan)
+        fits && context.fits_role(&plan) && context.may_use_schemas(&plan)
     }
 
     /// `catalog_version`: as it was before the plan was made.

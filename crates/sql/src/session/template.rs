@@ -158,7 +158,7 @@ impl Template {
             && (self.is_guarded || !context.settings.plan_guard)
             && (Arc::ptr_eq(&self.path, &context.catalogs.path.schemas) || self.path == context.catalogs.path.schemas)
             && match &self.body {
-                Body::Plan { plan, .. } => context.fits_temporary(plan, 0),
+                Body::Plan { plan, .. } => context.fits_temporary(plan, 0) && context.fits_role(plan),
                 _ => true,
             }
             && self.fixed.iter().all(|(i, text)| scanned.literals.get(*i).is_some_and(|l| l.text(sql) == &**text))

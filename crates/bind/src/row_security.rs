@@ -1,0 +1,309 @@
+//! Row security: the policies of a statement's tables become conditions that their rows must meet (PostgreSQL's
+//! rewriter, `get_row_security_policies`; docs/decisions/0058).
+//!
+//! Invariants
+//! 1. Every table that a statement names, however deep, gets the policies that count for whoever reads or changes it:
+//!    the owner of the view that names it, or whoever runs the statement.
+//! 2. It is done when the whole statement is bound, because which policies count depends on whether rows are read and
+//!    locked.
+//! 3. What the engine itself does to rows (foreign keys, definitions) has no [`RelationAccess`] and no policies.
+//! 4. A table whose policies read the table itself, through others or not, is refused (42P17).
+//!
+//! Must not know: roles, who is whose member ([`CatalogView::row_policies`]), and how conditions are kept from seeing
+//! hidden rows, which is the planner's.
+
+use super::Binder;
+use super::access::{RelationAccess, columns_read};
+use super::ir::*;
+use kilndb_base::hash::HashMap;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::Table;
+use kilndb_catalog::privileges::privilege;
+use kilndb_catalog::row_security::{Policy, RolePolicies};
+use std::sync::Arc;
+
+/// Letters of pg_policy.polcmd.
+const SELECT: u8 = b'r';
+const INSERT: u8 = b'a';
+const UPDATE: u8 = b'w';
+const DELETE: u8 = b'd';
+
+/// Which of a policy's two expressions is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PolicyClause {
+    Using,
+    /// WITH CHECK, or USING if there is none.
+    Check,
+}
+
+impl Binder<'_> {
+    /// Adds the policies of all tables of a whole statement.
+    pub(crate) fn apply_row_security(&self, query: &mut Query) -> Result<()> {
+        if !self.accesses.borrow().iter().any(|access| access.table.row_security.is_some()) {
+            return Ok(());
+        }
+        let read = columns_read(query)?;
+        RowSecurityRewriter { binder: self, read, under_way: Vec::new() }.query(query)
+    }
+}
+
+struct RowSecurityRewriter<'r, 'c> {
+    binder: &'r Binder<'c>,
+    /// The columns that the statement reads, by relation.
+    read: HashMap<u32, Vec<i16>>,
+    /// Tables whose policies are being looked into.
+    under_way: Vec<Oid>,
+}
+
+/// A table, as a statement names it, with the policies that count.
+struct SecuredTable {
+    access: RelationAccess,
+    policies: Vec<Policy>,
+}
+
+impl RowSecurityRewriter<'_, '_> {
+    fn query(&mut self, q: &mut Query) -> Result<()> {
+        kilndb_base::stack::check()?;
+        let target = match &q.body {
+            QueryBody::Dml(d) => d.rel,
+            _ => 0,
+        };
+        // The subqueries that are there already; those of policies are looked into as they are added.
+        q.for_exprs_mut(&mut |e| self.subqueries_of(e))?;
+        q.for_subqueries_mut(&mut |inner| self.query(inner))?;
+        for rel in &mut q.rels {
+            if rel.id != target && matches!(rel.kind, RelKind::Table(_)) {
+                self.relation(rel)?;
+            }
+        }
+        if let QueryBody::Dml(dml) = &mut q.body {
+            self.changed_table(dml, &mut q.rels)?;
+        }
+        Ok(())
+    }
+
+    fn subqueries_of(&mut self, e: &mut Expr) -> Result<()> {
+        kilndb_base::stack::check()?;
+        e.for_children_mut(&mut |child| self.subqueries_of(child))?;
+        match &mut e.kind {
+            ExprKind::SubLink(link) => self.query(&mut link.query),
+            _ => Ok(()),
+        }
+    }
+
+    fn secured(&self, rel: u32) -> Result<Option<SecuredTable>> {
+        let access = self.binder.accesses.borrow().iter().find(|access| access.rel == rel).cloned();
+        let Some(access) = access.filter(|access| access.table.row_security.is_some()) else { return Ok(None) };
+        Ok(match self.binder.catalog.row_policies(&access.table, access.check_as)? {
+            RolePolicies::Passed => None,
+            RolePolicies::Counting(policies) => Some(SecuredTable { access, policies }),
+        })
+    }
+
+    /// A table that is read, or whose rows are locked.
+    fn relation(&mut self, rel: &mut Rel) -> Result<()> {
+        let Some(secured) = self.secured(rel.id)? else { return Ok(()) };
+        let mut quals = Vec::new();
+        if secured.access.required & privilege::UPDATE != 0 {
+            self.add_quals(&secured, UPDATE, &mut quals)?;
+        }
+        self.add_quals(&secured, SELECT, &mut quals)?;
+        rel.security_quals = quals;
+        Ok(())
+    }
+
+    fn changed_table(&mut self, dml: &mut Dml, rels: &mut [Rel]) -> Result<()> {
+        let Some(secured) = self.secured(dml.rel)? else { return Ok(()) };
+        let access = &secured.access;
+        let others = access.other_rels.iter();
+        let reads = !access.selected.is_empty()
+            || others.chain([&access.rel]).any(|rel| self.read.get(rel).is_some_and(|columns| !columns.is_empty()));
+        let mut quals = Vec::new();
+        match dml.kind {
+            DmlKind::Update => self.add_quals(&secured, UPDATE, &mut quals)?,
+            DmlKind::Delete => self.add_quals(&secured, DELETE, &mut quals)?,
+            DmlKind::Insert | DmlKind::Merge => {}
+        }
+        if dml.kind != DmlKind::Insert && reads {
+            self.add_quals(&secured, SELECT, &mut quals)?;
+        }
+        if let Some(rel) = rels.iter_mut().find(|rel| rel.id == dml.rel) {
+            rel.security_quals = quals;
+        }
+        let mut checks = CheckList { rewriter: self, secured: &secured, dml, reads, list: Vec::new() };
+        match checks.dml.kind {
+            DmlKind::Insert => checks.of_insert()?,
+            DmlKind::Update => checks.of_update()?,
+            DmlKind::Delete => {}
+            DmlKind::Merge => checks.of_merge()?,
+        }
+        dml.row_checks = checks.list;
+        Ok(())
+    }
+
+    /// The conditions by which rows are there for a command: the restrictive policies', then those of which one must
+    /// hold; nothing is there without one of the latter.
+    fn add_quals(&mut self, secured: &SecuredTable, command: u8, quals: &mut Vec<Expr>) -> Result<()> {
+        let (rel, clause) = (secured.access.rel, PolicyClause::Using);
+        let mut add = |e: Expr| {
+            if !quals.iter().any(|known| super::same(known, &e)) {
+                quals.push(e);
+            }
+        };
+        match self.permissive(secured, (command, clause), rel)? {
+            Some(permissive) => {
+                for (_, restrictive) in self.restrictive(secured, (command, clause), rel)? {
+                    add(restrictive);
+                }
+                add(permissive);
+            }
+            None => add(Expr::bool(false)),
+        }
+        Ok(())
+    }
+
+    /// The OR of the permissive policies; None: there are none. PostgreSQL's order is that of names from the last on.
+    fn permissive(
+        &mut self,
+        secured: &SecuredTable,
+        (command, clause): (u8, PolicyClause),
+        rel: u32,
+    ) -> Result<Option<Expr>> {
+        let mut all = Vec::new();
+        for policy in secured.of_command(command, true).rev() {
+            if let Some(sql) = clause_of(policy, clause) {
+                all.push(self.condition(secured, sql, rel)?);
+            }
+        }
+        Ok(match all.len() {
+            0 => None,
+            1 => all.pop(),
+            _ => Some(Expr::new(ExprKind::Or(all), kilndb_types::oids::BOOL)),
+        })
+    }
+
+    fn restrictive(
+        &mut self,
+        secured: &SecuredTable,
+        (command, clause): (u8, PolicyClause),
+        rel: u32,
+    ) -> Result<Vec<(String, Expr)>> {
+        let mut all = Vec::new();
+        for policy in secured.of_command(command, false) {
+            if let Some(sql) = clause_of(policy, clause) {
+                all.push((policy.name.clone(), self.condition(secured, sql, rel)?));
+            }
+        }
+        Ok(all)
+    }
+
+    /// A policy's expression over the rows of `rel`, for whom the table is read. Its subqueries get the policies of
+    /// their own tables.
+    fn condition(&mut self, secured: &SecuredTable, sql: &str, rel: u32) -> Result<Expr> {
+        let table = &secured.access.table;
+        let before = self.binder.replace_check_as(secured.access.check_as);
+        let bound = self.binder.bind_catalog_sql(sql, table, rel);
+        self.binder.replace_check_as(before);
+        let mut condition = self.binder.coerce_bool(bound?, "POLICY")?;
+        if condition.has_sublink() {
+            self.refuse_recursion(table)?;
+            self.under_way.push(table.oid);
+            let done = self.subqueries_of(&mut condition);
+            self.under_way.pop();
+            done?;
+        }
+        Ok(condition)
+    }
+
+    fn refuse_recursion(&self, table: &Arc<Table>) -> Result<()> {
+        if !self.under_way.contains(&table.oid) {
+            return Ok(());
+        }
+        let message = format!("infinite recursion detected in policy for relation \"{}\"", table.name);
+        Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message))
+    }
+}
+
+impl SecuredTable {
+    fn of_command(&self, command: u8, is_permissive: bool) -> impl DoubleEndedIterator<Item = &Policy> {
+        self.policies
+            .iter()
+            .filter(move |p| p.is_permissive == is_permissive && (p.command == command || p.command == b'*'))
+    }
+}
+
+fn clause_of(policy: &Policy, clause: PolicyClause) -> Option<&str> {
+    let check = policy.check_sql.as_deref().filter(|_| clause == PolicyClause::Check);
+    check.or(policy.using_sql.as_deref())
+}
+
+/// The checks of rows that one statement writes or is about to change.
+struct CheckList<'l, 'r, 'c> {
+    rewriter: &'l mut RowSecurityRewriter<'r, 'c>,
+    secured: &'l SecuredTable,
+    dml: &'l Dml,
+    /// The statement reads rows of the table.
+    reads: bool,
+    list: Vec<RowCheck>,
+}
+
+impl CheckList<'_, '_, '_> {
+    fn of_insert(&mut self) -> Result<()> {
+        use PolicyClause::{Check, Using};
+        self.add(RowCheckKind::Insert, INSERT, Check)?;
+        if self.reads {
+            self.add(RowCheckKind::Insert, SELECT, Using)?;
+        }
+        if self.dml.on_conflict.as_ref().is_none_or(|on_conflict| on_conflict.update.is_none()) {
+            return Ok(());
+        }
+        self.add(RowCheckKind::Conflict, UPDATE, Using)?;
+        if self.reads {
+            self.add(RowCheckKind::Conflict, SELECT, Using)?;
+        }
+        self.of_update()
+    }
+
+    fn of_update(&mut self) -> Result<()> {
+        self.add(RowCheckKind::Update, UPDATE, PolicyClause::Check)?;
+        if self.reads {
+            self.add(RowCheckKind::Update, SELECT, PolicyClause::Using)?;
+        }
+        Ok(())
+    }
+
+    fn of_merge(&mut self) -> Result<()> {
+        use PolicyClause::{Check, Using};
+        self.add(RowCheckKind::MergeUpdate, UPDATE, Using)?;
+        self.of_update()?;
+        self.add(RowCheckKind::MergeDelete, DELETE, Using)?;
+        self.add(RowCheckKind::Insert, INSERT, Check)?;
+        if self.reads && !self.dml.returning.is_empty() {
+            self.add(RowCheckKind::Insert, SELECT, Using)?;
+        }
+        Ok(())
+    }
+
+    /// The check of all permissive policies of a command, then one for each that is restrictive.
+    fn add(&mut self, kind: RowCheckKind, command: u8, clause: PolicyClause) -> Result<()> {
+        let rel = match kind {
+            RowCheckKind::Insert | RowCheckKind::Update => self.dml.new_rel,
+            _ => self.dml.rel,
+        };
+        let Some(permissive) = self.rewriter.permissive(self.secured, (command, clause), rel)? else {
+            self.list.push(RowCheck { kind, policy: None, condition: Expr::bool(false) });
+            return Ok(());
+        };
+        let mut found = vec![(None, permissive)];
+        for (name, condition) in self.rewriter.restrictive(self.secured, (command, clause), rel)? {
+            found.push((Some(name), condition));
+        }
+        for (policy, condition) in found {
+            let is_known = |c: &RowCheck| c.kind == kind && c.policy == policy && super::same(&c.condition, &condition);
+            if !self.list.iter().any(is_known) {
+                self.list.push(RowCheck { kind, policy, condition });
+            }
+        }
+        Ok(())
+    }
+}
