@@ -148,7 +148,10 @@ impl Binder<'_> {
                 [] => return self.err(sqlstate::SYNTAX_ERROR, "row expansion via \"*\" is not supported here", loc),
             };
             return match item {
-                Some(i) => Ok(self.whole_row(i, loc)),
+                Some(i) => {
+                    self.note_row_table(i, false, loc);
+                    Ok(self.whole_row(i, loc))
+                }
                 None => Err(self.missing_table(scope, None, names.last().copied().unwrap_or(""), loc)),
             };
         }
@@ -158,6 +161,7 @@ impl Binder<'_> {
                     return Ok(e);
                 }
                 if let Some(item) = self.resolve_item(scope, None, name, loc)? {
+                    self.note_row_table(item, true, loc);
                     return Ok(self.whole_row(item, loc));
                 }
                 Err(self.missing_column(scope, None, name, loc))
@@ -167,6 +171,7 @@ impl Binder<'_> {
                     // A composite column's field needs parentheses in SQL; report the missing table.
                     return Err(self.missing_table(scope, None, table, loc));
                 };
+                self.note_row_table(item, false, loc);
                 if let Some(e) = self.item_column(item, name, loc)? {
                     return Ok(e);
                 }
@@ -182,6 +187,9 @@ impl Binder<'_> {
                 let Some(item) = self.resolve_item(scope, Some(schema), table, loc)? else {
                     return Err(self.missing_table(scope, Some(schema), table, loc));
                 };
+                if self.resolve_item(scope, None, table, loc).is_ok_and(|i| i.is_some_and(|i| i.rel == item.rel)) {
+                    self.note_row_schema(item, loc);
+                }
                 match self.item_column(item, name, loc)? {
                     Some(e) => Ok(e),
                     None => Err(self.missing_column(scope, Some(table), name, loc)),

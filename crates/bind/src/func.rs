@@ -193,6 +193,7 @@ impl Binder<'_> {
             ClauseKind::MergeWhen => "MERGE WHEN conditions",
             ClauseKind::UpdateSource => "UPDATE",
             ClauseKind::CopyWhere => "COPY FROM WHERE conditions",
+            ClauseKind::Policy => "policy expressions",
             _ => return Ok(()),
         };
         self.err(sqlstate::FEATURE_NOT_SUPPORTED, format!("set-returning functions are not allowed in {what}"), loc)

@@ -31,6 +31,7 @@ mod merge;
 pub mod names;
 pub mod object_address;
 mod onconflict;
+pub mod policy;
 mod polymorphic;
 mod resolve;
 pub mod row_security;

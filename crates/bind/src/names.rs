@@ -21,7 +21,7 @@ use kilndb_catalog::value_host::with_context;
 use kilndb_catalog::{CatalogView, FunctionInfo, OperatorInfo, Table, TypeInfo};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, io, oids};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -64,6 +64,8 @@ pub struct TextNames {
     bare_outputs: RefCell<BTreeSet<i32>>,
     /// What else queries return without a name for it is called so.
     unnamed_outputs: RefCell<BTreeSet<String>>,
+    /// The relation whose row the text is about, if its name may stand before columns, and its table.
+    row_table: Cell<Option<(u32, Oid)>>,
 }
 
 /// A constant of a text, as it is written there.
@@ -89,6 +91,8 @@ pub enum VisibleColumns<'a> {
     Rows(&'a Table),
     /// VALUE, of this type.
     Domain(Oid),
+    /// The row that a policy's condition is about.
+    Policy(&'a Table),
 }
 
 impl TextNames {
@@ -108,6 +112,7 @@ impl TextNames {
             written: RefCell::default(),
             bare_outputs: RefCell::default(),
             unnamed_outputs: RefCell::default(),
+            row_table: Cell::default(),
         }
     }
 
@@ -170,6 +175,7 @@ impl TextNames {
             let Some(rest) = text.get(at..) else { continue };
             let length = match named {
                 NamedObject::Operator(_) => rest.find(')').filter(|_| rest.starts_with("OPERATOR(")).map(|end| end + 1),
+                NamedObject::RowTable(_) => first_part_length(rest),
                 _ => dotted_length(rest),
             };
             if let Some(length) = length {
@@ -317,6 +323,30 @@ impl Binder<'_> {
             loc,
             NamedObject::Relation(table.oid, own_name.then(|| table.name.clone())),
         );
+    }
+
+    /// What stands at `loc` begins with a relation's name; if it is that of the text's own row, it follows the table's.
+    /// `is_whole`: nothing of the relation stands behind it.
+    pub(super) fn note_row_table(&self, item: &NsItem, is_whole: bool, loc: i32) {
+        let Some(names) = self.wanted_names() else { return };
+        let Some((_, table)) = names.row_table.get().filter(|(rel, _)| *rel == item.rel) else { return };
+        let Some(rest) = usize::try_from(loc).ok().and_then(|at| names.text.get(at..)) else { return };
+        // With its schema before it the name stays as it is.
+        let Some((skipped, ..)) = last_part(rest) else { return };
+        let qualifiers = if is_whole { 0 } else { first_part_length(rest).map_or(0, |length| length + 1) };
+        if skipped == qualifiers {
+            names.full.borrow_mut().push((loc, NamedObject::RowTable(table)));
+        }
+    }
+
+    /// A column of the text's own row has a schema and a relation before it, of which the relation alone tells it.
+    pub(super) fn note_row_schema(&self, item: &NsItem, loc: i32) {
+        let Some(names) = self.wanted_names() else { return };
+        let is_own = names.row_table.get().is_some_and(|(rel, _)| rel == item.rel);
+        let rest = usize::try_from(loc).ok().and_then(|at| names.text.get(at..)).filter(|_| is_own);
+        if let Some(length) = rest.and_then(first_part_length) {
+            names.note(loc, TextEdit::Instead(length + 1, String::new()));
+        }
     }
 
     pub(super) fn note_reference(&self, reference: ObjectAddress) {
@@ -590,7 +620,8 @@ fn binder_with<'a>(catalog: &'a dyn CatalogView, names: &'a TextNames) -> Binder
 
 /// Binds an expression's text, noting its names.
 fn names_of_expression(sql: &str, over: VisibleColumns<'_>, catalog: &dyn CatalogView) -> Result<TextNames> {
-    let names = TextNames::new(&format!("{SELECT}{sql}"));
+    let is_query = matches!(over, VisibleColumns::Policy(_));
+    let names = TextNames { is_query, ..TextNames::new(&format!("{SELECT}{sql}")) };
     let script = kilndb_syntax::parse(&names.text)?;
     let statements = script.statements();
     let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else {
@@ -607,6 +638,11 @@ fn names_of_expression(sql: &str, over: VisibleColumns<'_>, catalog: &dyn Catalo
             }
             VisibleColumns::Rows(table) => binder.bind_when(first.val(), table, binder.new_rel(), binder.new_rel())?,
             VisibleColumns::Domain(base) => binder.bind_expr(first.val(), &super::domain::scope_of(base))?,
+            VisibleColumns::Policy(table) => {
+                let rel = binder.new_rel();
+                names.row_table.set(Some((rel, table.oid)));
+                binder.bind_policy_condition(first.val(), table, rel)?
+            }
         };
     }
     Ok(names)

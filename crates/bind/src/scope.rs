@@ -131,6 +131,7 @@ pub enum ClauseKind {
     CopyWhere,
     MergeWhen,
     MergeReturning,
+    Policy,
 }
 
 impl ClauseKind {
@@ -147,6 +148,7 @@ impl ClauseKind {
             ClauseKind::MergeWhen => Some("MERGE WHEN conditions"),
             ClauseKind::UpdateSource => Some("UPDATE"),
             ClauseKind::CopyWhere => Some("COPY FROM WHERE conditions"),
+            ClauseKind::Policy => Some("policy expressions"),
             _ => None,
         }
     }

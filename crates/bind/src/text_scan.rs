@@ -22,6 +22,15 @@ pub(super) fn dotted_length(text: &str) -> Option<usize> {
     }
 }
 
+/// Bytes of the first part of the name that a text begins with.
+pub(super) fn first_part_length(text: &str) -> Option<usize> {
+    let length = match text.starts_with('"') {
+        true => quoted_length(text, b'"')?,
+        false => text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(text.len()),
+    };
+    (length > 0).then_some(length)
+}
+
 /// Of the name of one or more parts that a text begins with: the bytes before the last part, that part's bytes, and what
 /// it names.
 pub(super) fn last_part(text: &str) -> Option<(usize, usize, String)> {

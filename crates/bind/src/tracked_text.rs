@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 pub enum NamedObject {
     /// A relation; by which name columns of it are told, if it is its own.
     Relation(Oid, Option<String>),
+    /// The table whose row the text is about, which no FROM list names.
+    RowTable(Oid),
     Function(Oid),
     Type(Oid),
     Operator(Oid),

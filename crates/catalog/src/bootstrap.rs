@@ -37,9 +37,9 @@ pub const FIRST_VIEW_OID: Oid = 13100;
 const VERSION_ROW: Oid = 0;
 /// Version 1: pg_depend has all that follows from definitions. Version 2: pg_proc has the procedures of `own_proc.tsv`.
 /// Version 3: those of plan_guard, and pg_stat_plans. Version 4: pg_stat_ssl. Version 5: pg_hba_file_rules,
-/// pg_ident_file_mappings. Version 6: the predefined roles, grants on the system's objects, pg_shdepend. Databases without
-/// a version are older.
-pub const CATALOG_VERSION: u32 = 6;
+/// pg_ident_file_mappings. Version 6: the predefined roles, grants on the system's objects, pg_shdepend. Version 7:
+/// pg_policies. Databases without a version are older.
+pub const CATALOG_VERSION: u32 = 7;
 
 pub const TEMPLATE1: Oid = 1;
 pub(crate) const TEMPLATE0: Oid = 4;

@@ -73,6 +73,7 @@ impl Changes {
             PG_ATTRIBUTE => self.note_one(oid("attrelid")),
             PG_ATTRDEF => self.note_one(oid("adrelid")),
             PG_REWRITE => self.note_one(oid("ev_class")),
+            PG_POLICY => self.note_one(oid("polrelid")),
             PG_SEQUENCE => self.note_one(oid("seqrelid")),
             PG_TRIGGER => {
                 self.note_one(oid("tgrelid"));

@@ -42,6 +42,7 @@ const DEFINITION_TABLES: &[DefinitionTable] = &[
     of(PG_ATTRDEF, PG_ATTRDEF, "oid", &["adrelid", "adnum", "adbin"]),
     of(PG_REWRITE, PG_REWRITE, "oid", &["ev_class", "ev_action"]),
     of(PG_TRIGGER, PG_TRIGGER, "oid", &["tgrelid", "tgparentid", "tgfoid", "tgconstraint", "tgattr", "tgqual"]),
+    of(PG_POLICY, PG_POLICY, "oid", &["polrelid", "polqual", "polwithcheck"]),
     of(
         PG_PROC,
         PG_PROC,

@@ -33,7 +33,7 @@ const fn owned(table: Oid, owner: &'static str, grants: Option<&'static str>) ->
     OwnedTable { table, owner: Some(owner), grants, is_shared: false }
 }
 
-pub const OWNED_TABLES: [OwnedTable; 18] = [
+pub const OWNED_TABLES: [OwnedTable; 19] = [
     owned(PG_CLASS, "relowner", Some("relacl")),
     OwnedTable { table: PG_ATTRIBUTE, owner: None, grants: Some("attacl"), is_shared: false },
     owned(PG_TYPE, "typowner", Some("typacl")),
@@ -48,6 +48,7 @@ pub const OWNED_TABLES: [OwnedTable; 18] = [
     owned(PG_TS_CONFIG, "cfgowner", None),
     owned(PG_TS_DICT, "dictowner", None),
     owned(PG_DEFAULT_ACL, "defaclrole", Some("defaclacl")),
+    OwnedTable { table: PG_POLICY, owner: None, grants: None, is_shared: false },
     OwnedTable { is_shared: true, ..owned(PG_DATABASE, "datdba", Some("datacl")) },
     OwnedTable { is_shared: true, ..owned(PG_TABLESPACE, "spcowner", Some("spcacl")) },
     OwnedTable { table: PG_PARAMETER_ACL, owner: None, grants: Some("paracl"), is_shared: true },
@@ -97,6 +98,16 @@ pub fn needed_roles(table: Oid, row: &[Datum]) -> Option<NeededRoles> {
     }
     if table == PG_AUTH_MEMBERS {
         needed.roles.extend([oid("grantor")].into_iter().filter(|role| is_named(*role)).map(|role| (role, GRANTED)));
+    }
+    if let (PG_POLICY, Some(Datum::Array(list))) = (table, value("polroles")) {
+        for element in &list.elements {
+            if let Datum::Oid(role) = element
+                && is_named(*role)
+                && !needed.roles.contains(&(*role, POLICY))
+            {
+                needed.roles.push((*role, POLICY));
+            }
+        }
     }
     if let Some(Datum::Array(list)) = owned.grants.and_then(value) {
         for element in &list.elements {

@@ -171,6 +171,7 @@ fn owner_columns(table: Oid) -> &'static [&'static str] {
         PG_INHERITS => &["inhrelid"],
         PG_PARTITIONED_TABLE => &["partrelid"],
         PG_TRIGGER => &["tgrelid"],
+        PG_POLICY => &["polrelid"],
         _ => &[],
     }
 }
@@ -276,6 +277,7 @@ impl TemporaryCatalog {
                 (PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX),
                 (PG_PROC, PG_PROC_OID_INDEX),
                 (PG_TRIGGER, PG_TRIGGER_OID_INDEX),
+                (PG_POLICY, PG_POLICY_OID_INDEX),
             ];
             if !indexes.into_iter().any(|(table, index)| taken(table, index)) {
                 return oid;

@@ -160,6 +160,9 @@ impl Definitions<'_> {
             subtype if let Some((mode, which)) = super::trigger_clone::firing_mode(subtype, name) => {
                 self.enable_trigger(table, which, mode, runtime)
             }
+            A::AT_EnableRowSecurity | A::AT_DisableRowSecurity | A::AT_ForceRowSecurity | A::AT_NoForceRowSecurity => {
+                self.switch_row_security(table, c.subtype, runtime)
+            }
             A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
             _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }

@@ -212,6 +212,7 @@ impl Definitions<'_> {
                 PG_PROC => "by a function or procedure",
                 PG_REWRITE => "by a view or rule",
                 PG_TRIGGER => "in a trigger definition",
+                PG_POLICY => "in a policy definition",
                 PG_ATTRDEF => {
                     self.refuse_generated(table, name, user.object)?;
                     continue;

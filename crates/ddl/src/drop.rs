@@ -26,6 +26,7 @@ impl Definitions<'_> {
             O::OBJECT_INDEX => (TableKind::Index, "DROP INDEX"),
             O::OBJECT_SCHEMA => return self.drop_schemas(s, cascade, runtime),
             O::OBJECT_TRIGGER => return self.drop_trigger(s, runtime),
+            O::OBJECT_POLICY => return self.drop_policies(s, cascade, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => return self.drop_routines(s, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => return self.drop_types(s, runtime),
             O::OBJECT_STATISTIC_EXT => return self.drop_statistics(s, cascade, runtime),

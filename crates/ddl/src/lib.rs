@@ -52,6 +52,7 @@ pub mod partition_table;
 mod permission;
 mod persistence;
 mod physical;
+mod policy;
 mod range_type;
 mod reassign_owned;
 pub mod reindex;

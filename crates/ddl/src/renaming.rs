@@ -40,7 +40,7 @@ const fn texts(table: Oid, key: &'static str, index: Oid, columns: &'static [&'s
     TextTable { table, key, index, columns }
 }
 
-const TEXT_TABLES: [TextTable; 10] = [
+const TEXT_TABLES: [TextTable; 11] = [
     texts(PG_CLASS, "oid", PG_CLASS_OID_INDEX, &["relpartbound"]),
     texts(PG_REWRITE, "oid", PG_REWRITE_OID_INDEX, &["ev_action"]),
     texts(PG_ATTRDEF, "oid", PG_ATTRDEF_OID_INDEX, &["adbin"]),
@@ -48,6 +48,7 @@ const TEXT_TABLES: [TextTable; 10] = [
     texts(PG_INDEX, "indexrelid", PG_INDEX_INDEXRELID_INDEX, &["indexprs", "indpred"]),
     texts(PG_PARTITIONED_TABLE, "partrelid", PG_PARTITIONED_TABLE_PARTRELID_INDEX, &["partexprs"]),
     texts(PG_STATISTIC_EXT, "oid", PG_STATISTIC_EXT_OID_INDEX, &["stxexprs"]),
+    texts(PG_POLICY, "oid", PG_POLICY_OID_INDEX, &["polqual", "polwithcheck"]),
     texts(PG_TRIGGER, "oid", PG_TRIGGER_OID_INDEX, &["tgqual"]),
     texts(PG_TYPE, "oid", PG_TYPE_OID_INDEX, &["typdefault", "typdefaultbin"]),
     texts(PG_PROC, "oid", PG_PROC_OID_INDEX, &["proargdefaults", "prosqlbody"]),
@@ -261,6 +262,7 @@ pub(super) fn bound_parts<'t>(
         PG_STATISTIC_EXT => row.oid("stxrelid"),
         PG_PARTITIONED_TABLE => row.oid("partrelid"),
         PG_TRIGGER => row.oid("tgrelid"),
+        PG_POLICY => row.oid("polrelid"),
         _ => 0,
     };
     let relation = host.reader.table_by_oid(relation)?;
@@ -275,6 +277,7 @@ pub(super) fn bound_parts<'t>(
             Ok(vec![("", BoundText::queries(text, catalog, Some(&Variables::new(&arguments)))?)])
         }
         (PG_PARTITIONED_TABLE, Some(relation)) => key_expressions(VisibleColumns::Table(&relation)),
+        (PG_POLICY, Some(relation)) => expressions(VisibleColumns::Policy(&relation)),
         (PG_TRIGGER, Some(relation)) => expressions(VisibleColumns::Rows(&relation)),
         (PG_ATTRDEF, Some(relation)) => {
             let column = relation.columns.iter().find(|c| i32::from(c.attnum) == row.int("adnum") as i32);
@@ -321,6 +324,7 @@ fn current_name(host: &StatementHost<'_>, named: &NamedObject) -> Option<String>
                 None => name,
             })
         }
+        NamedObject::RowTable(oid) => host.reader.table_by_oid(*oid).ok()?.map(|table| quote(&table.name)),
         NamedObject::Function(oid) => {
             host.reader.function_by_oid(*oid).ok()?.and_then(|f| in_schema(f.schema_oid, &f.name))
         }

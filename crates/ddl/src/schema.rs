@@ -151,6 +151,7 @@ impl Definitions<'_> {
                 | O::OBJECT_TABCONSTRAINT
                 | O::OBJECT_DOMCONSTRAINT
                 | O::OBJECT_TRIGGER
+                | O::OBJECT_POLICY
         ) {
             words.clear();
         }
@@ -181,6 +182,7 @@ impl Definitions<'_> {
             O::OBJECT_ROLE => self.rename_role(s.subname().unwrap_or(""), &new_name, runtime),
             O::OBJECT_STATISTIC_EXT => self.rename_statistics(s, &new_name, runtime),
             O::OBJECT_TRIGGER => self.rename_trigger(s, &new_name, runtime),
+            O::OBJECT_POLICY => self.rename_policy(s, &new_name, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.rename_routine(s, &new_name, runtime),
             other => match (kind_of(other), operator_class_objects::kind_of(other)) {
                 (Some(kind), _) => self.rename_text_search(s, kind, &new_name, runtime),

@@ -99,9 +99,15 @@ FROM pg_catalog.pg_rewrite r
 WHERE r.rulename <> '_RETURN';
 
 CREATE VIEW pg_catalog.pg_policies AS
-SELECT NULL::name AS schemaname, NULL::name AS tablename, NULL::name AS policyname, NULL::text AS permissive, NULL::name[] AS roles,
-       NULL::text AS cmd, NULL::text AS qual, NULL::text AS with_check
-WHERE false;
+SELECT n.nspname AS schemaname, c.relname AS tablename, pol.polname AS policyname,
+       CASE WHEN pol.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END AS permissive,
+       CASE WHEN pol.polroles = '{0}' THEN '{public}'::name[]
+            ELSE ARRAY(SELECT a.rolname FROM pg_catalog.pg_authid a WHERE a.oid = ANY (pol.polroles) ORDER BY 1) END AS roles,
+       CASE pol.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' WHEN '*' THEN 'ALL' END AS cmd,
+       pg_get_expr(pol.polqual, pol.polrelid) AS qual, pg_get_expr(pol.polwithcheck, pol.polrelid) AS with_check
+FROM pg_catalog.pg_policy pol
+     JOIN pg_catalog.pg_class c ON c.oid = pol.polrelid
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 CREATE VIEW pg_catalog.pg_prepared_xacts AS
 SELECT NULL::xid AS transaction, NULL::text AS gid, NULL::timestamptz AS prepared, NULL::name AS owner, NULL::name AS database

@@ -133,7 +133,7 @@ fn visible_name(host: &StatementHost<'_>, named: &NamedObject) -> Option<String>
             let o = host.reader.operator_by_oid(*oid).ok()??;
             host.reader.search_path.contains(&o.schema_oid).then(|| o.name.clone())
         }
-        NamedObject::Column(_) | NamedObject::Value(..) => None,
+        NamedObject::Column(_) | NamedObject::Value(..) | NamedObject::RowTable(_) => None,
         NamedObject::Constant(kind, oid) => Some(super::expression_text::literal(&host.reg_output(*kind, *oid))),
     }
 }

@@ -97,6 +97,7 @@ pub fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16) -> Res
             }
         }
         PG_TRIGGER => on_table(host, table, oid, ("tgname", "tgrelid"), "trigger")?,
+        PG_POLICY => on_table(host, table, oid, ("polname", "polrelid"), "policy")?,
         PG_REWRITE => on_table(host, table, oid, ("rulename", "ev_class"), "rule")?,
         PG_ATTRDEF => {
             let Some(r) = row_of(host, table, oid)? else { return Ok(None) };

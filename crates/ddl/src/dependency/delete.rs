@@ -82,6 +82,7 @@ impl Definitions<'_> {
                 Some((row, _)) => self.delete_trigger(&row, runtime),
                 None => Ok(()),
             },
+            PG_POLICY => self.delete_policy(oid, runtime),
             // A view goes with its rule.
             PG_REWRITE => Ok(()),
             PG_TYPE => self.delete_type(oid, wholes, runtime),

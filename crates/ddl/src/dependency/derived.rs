@@ -53,6 +53,7 @@ fn derived<'h, 's>(read: &'h RowsRead<'h, 's>, class: Oid, object: Oid) -> Resul
         PG_ATTRDEF => (PG_ATTRDEF_OID_INDEX, Derivation::default_value),
         PG_REWRITE => (PG_REWRITE_OID_INDEX, Derivation::rule),
         PG_TRIGGER => (PG_TRIGGER_OID_INDEX, Derivation::trigger),
+        PG_POLICY => (PG_POLICY_OID_INDEX, Derivation::policy),
         PG_PROC => (PG_PROC_OID_INDEX, Derivation::routine),
         PG_OPCLASS => (PG_OPCLASS_OID_INDEX, Derivation::operator_class),
         PG_OPFAMILY => (PG_OPFAMILY_OID_INDEX, Derivation::operator_family),
@@ -320,6 +321,12 @@ impl Derivation<'_, '_> {
             self.needs(ObjectAddress::column(table, column as i16), NORMAL);
         }
         self.needs_named(row, &["tgqual"], (table, NORMAL), NORMAL)
+    }
+
+    fn policy(&mut self, row: &CatalogRow) -> Result<()> {
+        let table = row.oid("polrelid");
+        self.needs_object(PG_CLASS, table, AUTO);
+        self.needs_named(row, &["polqual", "polwithcheck"], (table, NORMAL), NORMAL)
     }
 
     fn routine(&mut self, row: &CatalogRow) -> Result<()> {

@@ -96,6 +96,18 @@ pub(super) fn temporary_routine() -> Error {
     Error::unsupported("temporary functions in the definition of a permanent object are not supported")
 }
 
+/// A permanent object cannot need something temporary, which would go with the session. What commands refuse themselves
+/// is not asked about here.
+fn refusal_of_temporary(of: ObjectAddress, on: ObjectAddress) -> Option<Error> {
+    match (of.class, on.class) {
+        (_, PG_PROC) => Some(temporary_routine()),
+        (PG_POLICY, _) => {
+            Some(Error::unsupported("temporary objects in policies of permanent tables are not supported"))
+        }
+        _ => None,
+    }
+}
+
 /// The stored rows of an object that follow from its definition, and those that it should have.
 struct Compared {
     stored: Vec<CatalogRow>,
@@ -157,7 +169,7 @@ impl Definitions<'_> {
                 .map(|changed @ (class, object)| Compared::of(&read, *class, *object, created.contains(changed)))
                 .collect::<Result<Vec<_>>>()
         })?;
-        let mut is_temporary_needed = false;
+        let mut refused = None;
         self.write_catalog(runtime, |w| {
             let mut missing = Vec::new();
             for object in &compared {
@@ -166,14 +178,16 @@ impl Definitions<'_> {
                 }
                 for dependency in object.missing() {
                     let (on, of) = (dependency.referenced, dependency.dependent);
-                    is_temporary_needed |= on.class == PG_PROC && is_temporary(on.object) && !is_temporary(of.object);
+                    if refused.is_none() && is_temporary(on.object) && !is_temporary(of.object) {
+                        refused = refusal_of_temporary(of, on);
+                    }
                     missing.push(dependency.values());
                 }
             }
             w.insert_many(PG_DEPEND, &Dependency::COLUMNS, &missing)
         })?;
         // What is temporary would have to go with the session, and the permanent object with it.
-        if is_temporary_needed { Err(temporary_routine()) } else { Ok(()) }
+        refused.map_or(Ok(()), Err)
     }
 
     /// A sequence goes with a column: with letter 'i' as an identity's, with 'a' as what OWNED BY names.

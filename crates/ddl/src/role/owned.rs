@@ -112,6 +112,7 @@ impl Definitions<'_> {
                 match row.char("deptype") {
                     OWNER if database == own => owned.push(object),
                     GRANTED => self.revoke_all_on(object, role, runtime)?,
+                    POLICY if !self.leave_policy(object.object, role, runtime)? => owned.push(object),
                     _ => {}
                 }
             }

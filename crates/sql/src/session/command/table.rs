@@ -365,8 +365,14 @@ commands! {
         handler: [unsupported("ALTER EVENT TRIGGER")],
     }
     RuleStmt(_) => DEFINITION { tag: ["CREATE RULE"], handler: [unsupported("CREATE RULE")] }
-    CreatePolicyStmt(_) => DEFINITION { tag: ["CREATE POLICY"], handler: [unsupported("CREATE POLICY")] }
-    AlterPolicyStmt(_) => DEFINITION { tag: ["ALTER POLICY"], handler: [unsupported("ALTER POLICY")] }
+    CreatePolicyStmt(s) => DEFINITION {
+        tag: ["CREATE POLICY"],
+        handler: [define(d, call) d.create_policy(s, call.runtime)],
+    }
+    AlterPolicyStmt(s) => DEFINITION {
+        tag: ["ALTER POLICY"],
+        handler: [define(d, call) d.alter_policy(s, call.runtime)],
+    }
 
     // Objects of any kind.
     RenameStmt(s) => DEFINITION {
@@ -631,6 +637,7 @@ fn altered(kind: O::Type) -> &'static str {
         O::OBJECT_SEQUENCE => "ALTER SEQUENCE",
         O::OBJECT_SCHEMA => "ALTER SCHEMA",
         O::OBJECT_TRIGGER => "ALTER TRIGGER",
+        O::OBJECT_POLICY => "ALTER POLICY",
         O::OBJECT_TYPE | O::OBJECT_ATTRIBUTE => "ALTER TYPE",
         O::OBJECT_DOMAIN | O::OBJECT_DOMCONSTRAINT => "ALTER DOMAIN",
         O::OBJECT_DATABASE => "ALTER DATABASE",
@@ -657,6 +664,7 @@ fn dropped(kind: O::Type) -> &'static str {
         O::OBJECT_SCHEMA => "DROP SCHEMA",
         O::OBJECT_TABLE => "DROP TABLE",
         O::OBJECT_TRIGGER => "DROP TRIGGER",
+        O::OBJECT_POLICY => "DROP POLICY",
         O::OBJECT_FUNCTION => "DROP FUNCTION",
         O::OBJECT_PROCEDURE => "DROP PROCEDURE",
         O::OBJECT_ROUTINE => "DROP ROUTINE",
