@@ -81,11 +81,8 @@ impl CatalogReader<'_> {
         asked.role.set(Some(of_plan));
         let role = check_as.unwrap_or(asking.oid());
         let seen = roles.seen_from(self.database.oid);
-        if !table.hides_rows_from(role, seen) {
+        if !table.row_security_counts(role, seen, asking.applies_row_security())? {
             return Ok(RolePolicies::Passed);
-        }
-        if !asking.applies_row_security() {
-            return Err(refused(table, seen.has_privileges_of(role, table.owner)));
         }
         let counts = |p: &&Policy| p.roles.iter().any(|r| *r == 0 || seen.has_privileges_of(role, *r));
         Ok(RolePolicies::Counting(security.policies.iter().filter(counts).cloned().collect()))
@@ -107,6 +104,13 @@ impl Table {
     pub fn hides_rows_from(&self, role: Oid, roles: RolesInDatabase<'_>) -> bool {
         let Some(security) = &self.row_security else { return false };
         !roles.bypasses_row_security(role) && (security.is_forced || !roles.has_privileges_of(role, self.owner))
+    }
+    /// The same; 42501 if it counts and the session wants to be told rather than to have policies applied.
+    pub fn row_security_counts(&self, role: Oid, roles: RolesInDatabase<'_>, is_applied: bool) -> Result<bool> {
+        match self.hides_rows_from(role, roles) {
+            true if !is_applied => Err(refused(self, roles.has_privileges_of(role, self.owner))),
+            counts => Ok(counts),
+        }
     }
 }
 

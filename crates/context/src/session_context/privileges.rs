@@ -82,6 +82,15 @@ impl SessionContext {
         if self.with_roles(may)? { Ok(()) } else { Err(permission_denied(relation_word(table), &table.name)) }
     }
 
+    /// Whether row security counts for the role in force; 42501 if it does and the session wants to be told.
+    pub fn row_security_counts(&mut self, table: &Table) -> Result<bool> {
+        if table.row_security.is_none() {
+            return Ok(false);
+        }
+        let (role, is_applied) = (self.identity.current_role, self.settings.row_security);
+        self.with_roles(|roles| table.row_security_counts(role, roles, is_applied))?
+    }
+
     /// 42501 unless the role in force may write code in a language.
     pub fn require_language(&mut self, name: &str) -> Result<()> {
         if self.is_superuser() {

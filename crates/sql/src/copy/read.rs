@@ -543,6 +543,10 @@ pub(super) fn copy_from(
         session.context.refuse_if_read_only("COPY FROM")?;
     }
     refuse_catalog(&table)?;
+    if session.context.row_security_counts(&table)? {
+        return Err(Error::unsupported("COPY FROM not supported with row-level security")
+            .with_hint("Use INSERT statements instead."));
+    }
     let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
     let (plan, read) = {
         let environment = session.context.environment(runtime)?;

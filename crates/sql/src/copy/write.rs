@@ -8,6 +8,8 @@ use crate::session::Session;
 use crate::session::run::{SinkMaker, column_types};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::engine_query::{RowCondition, RowValue, TableQuery};
+use kilndb_catalog::format_type::quote_identifier;
+use kilndb_catalog::{Column, Table};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, Statement, nodes};
@@ -166,9 +168,14 @@ pub(super) fn copy_to(
             let table = copy_table(&mut session.context, s, runtime)?;
             runtime.control().progress.concerns(table.oid);
             let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
-            let values = columns.iter().map(|c| RowValue::Column(c.attnum)).collect();
-            let query = TableQuery { table: &table, values, condition: RowCondition::All, is_one: false };
-            session.context.plan_engine_query(&query, runtime)?
+            match session.context.row_security_counts(&table)? {
+                true => plan_as_query(session, &table, &columns, runtime)?,
+                false => {
+                    let values = columns.iter().map(|c| RowValue::Column(c.attnum)).collect();
+                    let query = TableQuery { table: &table, values, condition: RowCondition::All, is_one: false };
+                    session.context.plan_engine_query(&query, runtime)?
+                }
+            }
         }
         query => session.context.make_plan_of(query, statement.source(), &[], runtime)?,
     };
@@ -192,6 +199,17 @@ pub(super) fn copy_to(
     let rows = copy_rows(session, &plan, parts, runtime)?;
     client.copy_out_end();
     Ok(rows)
+}
+
+/// The plan of a SELECT of the columns, which has the policies of the table.
+fn plan_as_query(session: &mut Session, table: &Table, columns: &[Column], runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+    let names: Vec<String> = columns.iter().map(|c| quote_identifier(&c.name)).collect();
+    let (schema, name) = (quote_identifier(&table.schema_name), quote_identifier(&table.name));
+    let script = kilndb_syntax::parse(&format!("SELECT {} FROM ONLY {schema}.{name}", names.join(", ")))?;
+    let Some(select) = script.statements().into_iter().next() else {
+        return Err(Error::internal("COPY without a query"));
+    };
+    session.context.make_plan_of(select.node(), select.source(), &[], runtime)
 }
 
 fn copy_rows(session: &mut Session, plan: &Arc<Plan>, mut parts: CopyParts<'_>, runtime: &dyn Runtime) -> Result<u64> {
