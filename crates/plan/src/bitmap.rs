@@ -86,6 +86,10 @@ fn searched<'e>(rel: &Rel, table: &Table, p: &'e Expr) -> Option<(usize, &'e Exp
         QUERY_MATCHES | QUERY_MATCHES_OLD => (r, l),
         _ => return None,
     };
+    // A test is made before the scan's other conditions.
+    if !rel.security_quals.is_empty() {
+        return None;
+    }
     let ExprKind::Column(c) = &column.kind else { return None };
     let at = usize::try_from(c.att - 1).ok().filter(|_| c.rel == rel.id && access::foreign(query, rel.id))?;
     table.columns.get(at).is_some_and(|c| c.type_oid == oids::TSVECTOR).then_some((at, query))

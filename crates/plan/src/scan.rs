@@ -155,9 +155,8 @@ impl Planner<'_> {
     ) -> Result<ScanChoice> {
         self.read_table(table);
         let conditions = SecuredConditions::of(rel, preds);
-        let chosen = self.choose_secured(rel, table, &conditions.scanned, wanted)?;
-        let choice = self.build_access(rel, table, chosen, &conditions.scanned, wanted)?;
-        self.secured(rel, choice, &conditions.above)
+        let chosen = self.choose_secured(rel, table, &conditions, wanted)?;
+        self.build_access(rel, table, chosen, &conditions, wanted)
     }
 
     /// Compares the ways to the rows without building any.
@@ -168,10 +167,26 @@ impl Planner<'_> {
         preds: &[Expr],
         wanted: WantedRows<'_>,
     ) -> Result<ChosenAccess> {
-        self.choose_secured(rel, table, &SecuredConditions::of(rel, preds).scanned, wanted)
+        self.choose_secured(rel, table, &SecuredConditions::of(rel, preds), wanted)
     }
 
     fn choose_secured(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        conditions: &SecuredConditions<'_>,
+        wanted: WantedRows<'_>,
+    ) -> Result<ChosenAccess> {
+        let mut chosen = self.choose_path(rel, table, conditions.finding(), wanted)?;
+        if !conditions.telling().is_empty() {
+            let rows = chosen.estimate.rows;
+            chosen.estimate.cost += self.costs().filter(rows, operator_count(conditions.telling()));
+            chosen.estimate.rows = (rows * self.restriction_selectivity(rel.id, conditions.telling())).max(1.0);
+        }
+        Ok(chosen)
+    }
+
+    fn choose_path(
         &self,
         rel: &Rel,
         table: &Arc<Table>,
@@ -266,7 +281,7 @@ impl Planner<'_> {
         order: &[SortKey],
     ) -> Result<Option<ScanChoice>> {
         let conditions = SecuredConditions::of(rel, preds);
-        let preds = &*conditions.scanned;
+        let preds = conditions.finding();
         if table.kind == TableKind::Sequence || access::tid_condition(rel.id, preds).is_some() {
             return Ok(None);
         }
@@ -297,8 +312,7 @@ impl Planner<'_> {
         let order = &order[..path.presorted];
         let chosen =
             ChosenAccess { path: AccessPath::Index(path), estimate: Estimate { rows, cost }, implied: Vec::new() };
-        let choice = self.build_access(rel, table, chosen, preds, WantedRows { order, ..WantedRows::ALL })?;
-        self.secured(rel, choice, &conditions.above).map(Some)
+        self.build_access(rel, table, chosen, &conditions, WantedRows { order, ..WantedRows::ALL }).map(Some)
     }
 
     /// How many rows of the table the conditions leave.
@@ -390,9 +404,10 @@ impl Planner<'_> {
         rel: &Rel,
         table: &Arc<Table>,
         chosen: ChosenAccess,
-        preds: &[Expr],
+        conditions: &SecuredConditions<'_>,
         wanted: WantedRows<'_>,
     ) -> Result<ScanChoice> {
+        let preds = conditions.all();
         let (scan, layout) = self.make_scan(rel, table)?;
         let table_scan = TableScan { scan, layout };
         let estimate = chosen.estimate;
@@ -405,8 +420,12 @@ impl Planner<'_> {
             AccessPath::Bitmap(path) => self.bitmap_scan(rel, table_scan, &path, preds, estimate),
             AccessPath::Index(mut path) => {
                 let implied = &chosen.implied;
-                let kept =
-                    (!implied.is_empty()).then(|| super::implied::keep_used(preds, implied, &mut path.conditions));
+                let kept = (!implied.is_empty()).then(|| {
+                    let found_by = conditions.finding();
+                    let mut kept = super::implied::keep_used(found_by, implied, &mut path.conditions);
+                    kept.extend_from_slice(conditions.telling());
+                    kept
+                });
                 let preds = kept.as_deref().unwrap_or(preds);
                 let fixed = path.conditions.fixed_columns();
                 let (presorted, backward) = self.order_of_index(rel, table, &path.index, fixed, wanted.order)?;
