@@ -246,6 +246,7 @@ impl Definitions<'_> {
             return Ok(None);
         };
         match self.policy_row(table.oid, name)? {
+            Some(_) if !self.context().owns(table.owner) => Err(not_owner("relation", &table.name)),
             Some(row) => Ok(Some(row.oid("oid"))),
             None if missing_ok => {
                 skip(

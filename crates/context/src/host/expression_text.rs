@@ -272,6 +272,22 @@ impl Printer<'_> {
         Some(self.wrap(parts?.join(word)))
     }
 
+    /// The relation whose row these fields are as a whole.
+    fn whole_row(&self, e: &Expr, fields: &[Expr]) -> Option<String> {
+        let first = fields.first().and_then(|field| match &field.kind {
+            ExprKind::Column(c) => Some(c.rel),
+            _ => None,
+        })?;
+        let is_own = |field: &Expr| matches!(&field.kind, ExprKind::Column(c) if c.rel == first);
+        if e.ty == oids::RECORD || !fields.iter().all(is_own) {
+            return None;
+        }
+        match self.depth.get() {
+            0 => (first == self.rel && self.rows.is_none()).then(|| self.table.name.clone()),
+            _ => self.relation_name(first),
+        }
+    }
+
     pub(super) fn expr(&self, e: &Expr, _parent: Option<&Expr>) -> Option<String> {
         match &e.kind {
             ExprKind::Const(value) => self.constant(value, e.ty, e.typmod, true),
@@ -320,6 +336,10 @@ impl Printer<'_> {
                 Some(format!("ARRAY[]::{}", self.host.reader.format_type(e.ty, -1)))
             }
             ExprKind::Array { elements, .. } => Some(format!("ARRAY[{}]", self.list(elements)?)),
+            ExprKind::Row { fields, .. } => match self.whole_row(e, fields) {
+                Some(relation) => Some(format!("{}.*", quote(&relation))),
+                None => Some(format!("ROW({})", self.list(fields)?)),
+            },
             ExprKind::Field { arg, name, .. } if !name.is_empty() => {
                 Some(format!("({}).{}", self.expr(arg, Some(e))?, quote(name)))
             }

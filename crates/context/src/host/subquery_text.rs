@@ -30,6 +30,11 @@ impl Printer<'_> {
         Some(format!("{}.{}", quote(&relation.name), quote(column)))
     }
 
+    pub(super) fn relation_name(&self, rel: u32) -> Option<String> {
+        let relations = self.relations.borrow();
+        relations.iter().rev().find(|relation| relation.rel == rel).map(|relation| relation.name.clone())
+    }
+
     pub(super) fn sublink(&self, link: &SubLink, parent: &Expr) -> Option<String> {
         let test = || self.comparison(link, parent);
         let query = || self.query(&link.query);
@@ -166,10 +171,9 @@ impl Printer<'_> {
     }
 
     fn table_in_from(&self, rel: u32, table: &Table) -> Option<String> {
-        let relations = self.relations.borrow();
-        let name = &relations.iter().rev().find(|relation| relation.rel == rel)?.name;
+        let name = self.relation_name(rel)?;
         let shown = qualified(self.host, table.schema_oid, &table.name).ok()?;
-        Some(if *name == table.name { shown } else { format!("{shown} {}", quote(name)) })
+        Some(if name == table.name { shown } else { format!("{shown} {}", quote(&name)) })
     }
 
     /// An aggregate of plain arguments.
