@@ -145,6 +145,19 @@ CREATE TRIGGER instead INSTEAD OF INSERT ON public.over_view FOR EACH ROW EXECUT
 ALTER TABLE shop.customer DISABLE TRIGGER tell;
 COMMENT ON TRIGGER set_changed ON shop.customer IS 'when it was';
 
+CREATE POLICY seen ON shop.orders USING (total >= 0 AND shop.double(2) = 4);
+CREATE POLICY own ON shop.orders AS RESTRICTIVE FOR UPDATE USING (EXISTS (SELECT 1 FROM shop.customer c WHERE c.id = customer AND c.name = CURRENT_USER)) WITH CHECK (note IS NOT NULL OR state IN ('new', 'paid'));
+CREATE POLICY "New ones" ON shop.orders FOR INSERT WITH CHECK (customer IN (SELECT id FROM shop.customer WHERE born > '1950-01-01'));
+CREATE POLICY gone ON shop.orders FOR DELETE TO CURRENT_USER USING (total < (SELECT max(o.total) FROM shop.orders o));
+CREATE POLICY none ON shop.customer FOR SELECT;
+CREATE POLICY whole ON public.sales USING (region <> 'north');
+CREATE POLICY part ON public.sales_2026 FOR SELECT USING (true);
+COMMENT ON POLICY seen ON shop.orders IS 'all of them';
+ALTER TABLE shop.orders ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.sales ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE public.late FORCE ROW LEVEL SECURITY;
+ALTER TABLE public.self ENABLE ROW LEVEL SECURITY;
+
 CREATE TEXT SEARCH DICTIONARY shop.words (TEMPLATE = simple, StopWords = english, Accept = false);
 CREATE TEXT SEARCH CONFIGURATION shop.mine (COPY = english);
 ALTER TEXT SEARCH CONFIGURATION shop.mine ALTER MAPPING FOR asciiword, word WITH shop.words, english_stem;

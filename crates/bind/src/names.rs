@@ -629,7 +629,7 @@ fn names_of_expression(sql: &str, over: VisibleColumns<'_>, catalog: &dyn Catalo
     };
     let Some(first) = select.target_list().first() else { return Err(Error::internal("expression text is empty")) };
     {
-        let binder = binder_with(catalog, &names);
+        let binder = Binder { allow_params: !is_query, ..binder_with(catalog, &names) };
         match over {
             VisibleColumns::Nothing => super::bind_expression_node(&binder, first.val(), None, None)?.expr,
             VisibleColumns::Table(table) => super::bind_expression_node(&binder, first.val(), Some(table), None)?.expr,

@@ -18,7 +18,8 @@ impl Binder<'_> {
     pub fn bind_policy_condition(&self, node: Node<'_>, table: &Table, rel: u32) -> Result<Expr> {
         let mut scope = Scope::new(None);
         scope.clause = ClauseKind::Policy;
-        scope.items.push(NsItem::of_table(rel, table, &table.name));
+        let schema = Some(table.schema_name.clone());
+        scope.items.push(NsItem { schema, ..NsItem::of_table(rel, table, &table.name) });
         let e = self.bind_expr(node, &scope)?;
         self.coerce_bool(e, "POLICY")
     }

@@ -39,6 +39,10 @@ impl Definitions<'_> {
         if s.objtype == O::OBJECT_TABLE && table.kind == TableKind::Index {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
         }
+        if s.objtype == O::OBJECT_TABLE && table.kind == TableKind::Composite {
+            let message = format!("\"{}\" is a composite type", table.name);
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message).with_hint("Use ALTER TYPE instead."));
+        }
         refuse_plain(s.objtype, &table)?;
         // Attaching, and detaching concurrently, let others go on with the table.
         match super::partition_detach::lock_for_partitions(s) {

@@ -7,7 +7,7 @@
 //! 3. What objects are made in, and of, is asked where they are made: schemas ([`Definitions::creation_schema`]), types,
 //!    languages, functions of triggers, referenced tables.
 //!
-//! Routines, types, text search objects, operator classes, statistics objects, extensions and databases' settings ask
+//! Policies, routines, types, text search objects, operator classes, statistics objects, extensions and databases' settings ask
 //! for themselves, where they look up what they name.
 
 use super::{DefinitionStatement, Definitions};
@@ -184,7 +184,7 @@ impl Definitions<'_> {
                     }
                 }
                 O::OBJECT_SCHEMA => self.require_schema_owner(object.as_str().unwrap_or(""), runtime)?,
-                O::OBJECT_TRIGGER | O::OBJECT_POLICY | O::OBJECT_RULE => self.require_owner_of_part(object, runtime)?,
+                O::OBJECT_TRIGGER | O::OBJECT_RULE => self.require_owner_of_part(object, runtime)?,
                 _ => {}
             }
         }
@@ -202,7 +202,7 @@ impl Definitions<'_> {
         Ok(rows.first().map_or(0, |row| row.oid("nspowner")))
     }
 
-    /// Of a trigger, a policy, a column, a constraint: the relation's owner.
+    /// Of a trigger, a column, a constraint: the relation's owner.
     fn require_owner_of_part(&mut self, object: Node<'_>, runtime: &dyn Runtime) -> Result<()> {
         let Node::NodeList(list) = object else { return Ok(()) };
         let names = super::strings(list);
@@ -251,7 +251,7 @@ impl Definitions<'_> {
                 })?;
                 found.map_or(Ok(()), |table| self.require_table_owner(&table))
             }
-            O::OBJECT_COLUMN | O::OBJECT_TRIGGER | O::OBJECT_TABCONSTRAINT | O::OBJECT_POLICY => {
+            O::OBJECT_COLUMN | O::OBJECT_TRIGGER | O::OBJECT_TABCONSTRAINT => {
                 self.require_owner_of_part(s.object(), runtime)
             }
             O::OBJECT_SCHEMA => self.require_schema_owner(s.object().as_str().unwrap_or(""), runtime),

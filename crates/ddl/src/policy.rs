@@ -9,6 +9,7 @@
 
 use super::Definitions;
 use crate::client::Runtime;
+use crate::host::StatementHost;
 use crate::privileges::{not_owner, relation_word};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::names::VisibleColumns;
@@ -167,7 +168,14 @@ impl Definitions<'_> {
         if !is_given(condition) {
             return Ok(None);
         }
-        let text = kilndb_syntax::expression_sql(condition)?;
+        let mut text = kilndb_syntax::expression_sql(condition)?;
+        // A literal that takes the type it is used as: the text is to say which.
+        if matches!(condition, Node::A_Const(_)) {
+            let is_untyped = |host: &StatementHost<'_>| kilndb_bind::is_untyped_literal(&text, &host.reader);
+            if self.context_mut().with_catalog(runtime, is_untyped)? {
+                text.push_str("::boolean");
+            }
+        }
         self.stored_expression(&text, VisibleColumns::Policy(table), runtime).map(Some)
     }
 
@@ -238,6 +246,7 @@ impl Definitions<'_> {
             return Ok(None);
         };
         match self.policy_row(table.oid, name)? {
+            Some(_) if !self.context().owns(table.owner) => Err(not_owner("relation", &table.name)),
             Some(row) => Ok(Some(row.oid("oid"))),
             None if missing_ok => {
                 skip(

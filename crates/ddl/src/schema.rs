@@ -203,9 +203,10 @@ impl Definitions<'_> {
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
             row.set("relname", Datum::text(new_name))
         })?;
-        if table.type_oid != 0 {
-            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, table.type_oid, runtime, |row| {
-                row.set("typname", Datum::text(new_name))
+        let names = [new_name.to_string(), super::types::array_name(new_name)];
+        for (row_type, name) in self.row_types(&table)?.into_iter().zip(names) {
+            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, row_type, runtime, |row| {
+                row.set("typname", Datum::text(name))
             })?;
         }
         if table.kind == TableKind::Index {

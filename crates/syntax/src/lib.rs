@@ -176,7 +176,19 @@ fn convert(e: pg_raw_parse::error::CError) -> Error {
     let message = e.to_string();
     let state = state_of(&message);
     let position = cursor_position(&e);
-    Error::new(state, message).or_position(position)
+    let hint = hint_of(&message);
+    let error = Error::new(state, message).or_position(position);
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
+/// libpg_query loses hints, too.
+fn hint_of(message: &str) -> Option<&'static str> {
+    message
+        .starts_with("unrecognized row security option")
+        .then_some("Only PERMISSIVE or RESTRICTIVE policies are supported currently.")
 }
 
 const _: () = assert!(size_of::<pg_raw_parse::error::CError>() == size_of::<*const raw::PgQueryError>());

@@ -4,7 +4,7 @@ use super::expression_text::canonical;
 use super::session_function::session_functions;
 use super::{StatementHost, relation_by_text};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::names::BoundText;
+use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_bind::tracked_text::NamedObject;
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::extension::is_member;
@@ -94,15 +94,27 @@ enum FunctionText {
 
 /// A view's text without the schemas that the search path makes needless.
 fn shown_query(host: &StatementHost<'_>, sql: &str) -> String {
-    let read = |kind: Oid, text: &str| host.reg_input(kind, text).ok();
     // A name alone might be that of a WITH query.
     let has_with = sql.contains("WITH ");
     let shown_name = |named: &NamedObject| {
         if has_with && matches!(named, NamedObject::Relation(..)) { None } else { visible_name(host, named) }
     };
-    let bound = BoundText::queries(sql, &host.reader, None);
-    let shown = bound.ok().map(|text| text.tracked(&read).with_names(&shown_name, false));
-    shown.unwrap_or_else(|| sql.to_string())
+    shown_text(host, BoundText::queries(sql, &host.reader, None), &shown_name).unwrap_or_else(|| sql.to_string())
+}
+
+/// A policy's condition with subqueries, with names as they are found by themselves.
+pub(super) fn shown_condition(host: &StatementHost<'_>, sql: &str, table: &Table) -> String {
+    let bound = BoundText::expression(sql, VisibleColumns::Policy(table), &host.reader);
+    shown_text(host, bound, &|named| visible_name(host, named)).unwrap_or_else(|| sql.to_string())
+}
+
+fn shown_text(
+    host: &StatementHost<'_>,
+    bound: Result<BoundText>,
+    name: &dyn Fn(&NamedObject) -> Option<String>,
+) -> Option<String> {
+    let read = |kind: Oid, text: &str| host.reg_input(kind, text).ok();
+    Some(bound.ok()?.tracked(&read).with_names(name, false))
 }
 
 /// A name that is found without its schema; None: with it alone.

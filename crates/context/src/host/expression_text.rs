@@ -6,11 +6,13 @@
 //! 2. `pretty` leaves out the parentheses that precedence makes needless; without it every operator has its own.
 
 use super::StatementHost;
+use super::subquery_text::NamedRelation;
 use kilndb_base::Oid;
 use kilndb_bind::ir::*;
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::{CatalogView, Table};
 use kilndb_types::{Datum, oids};
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// The text of an expression over `table`; `target`: the column that it is the default of.
@@ -24,8 +26,12 @@ pub fn canonical(
     let Ok(bound) = kilndb_bind::bind_expression(sql, Some(table), &host.reader, target) else {
         return sql.to_string();
     };
-    let printer = Printer { host, table, rel: bound.rel, rows: None, pretty };
-    printer.expr(without_implicit_casts(&bound.expr), None).unwrap_or_else(|| sql.to_string())
+    let printer = Printer::new(host, table, bound.rel, pretty);
+    match printer.expr(without_implicit_casts(&bound.expr), None) {
+        Some(text) => text,
+        None if bound.expr.has_sublink() => super::definitions::shown_condition(host, sql, table),
+        None => sql.to_string(),
+    }
 }
 
 /// A domain's check.
@@ -36,7 +42,7 @@ pub(crate) fn canonical_check(host: &StatementHost<'_>, sql: &str, domain: Oid, 
         return sql.to_string();
     };
     let Ok(bound) = kilndb_bind::domain::check(sql, info.base_type, &host.reader) else { return sql.to_string() };
-    let printer = Printer { host, table: &table, rel: u32::MAX, rows: None, pretty };
+    let printer = Printer::new(host, &table, u32::MAX, pretty);
     printer.expr(without_implicit_casts(&bound), None).unwrap_or_else(|| sql.to_string())
 }
 
@@ -45,7 +51,7 @@ pub(crate) fn canonical_condition(host: &StatementHost<'_>, sql: &str, table: &A
     let binder = kilndb_bind::Binder::new(&host.reader, Arc::from(""), Vec::new());
     let rows = (binder.new_rel(), binder.new_rel());
     let Ok(bound) = binder.bind_when_sql(sql, table, rows.0, rows.1) else { return sql.to_string() };
-    let printer = Printer { host, table, rel: u32::MAX, rows: Some(rows), pretty };
+    let printer = Printer { rows: Some(rows), ..Printer::new(host, table, u32::MAX, pretty) };
     printer.expr(without_implicit_casts(&bound), None).unwrap_or_else(|| sql.to_string())
 }
 
@@ -61,9 +67,7 @@ pub(crate) fn canonical_default(host: &StatementHost<'_>, sql: &str, type_oid: O
 /// A value as it stands in an expression; `label`: with its type where that is not plain.
 pub(crate) fn shown_constant(host: &StatementHost<'_>, value: &Datum, ty: Oid, label: bool) -> String {
     let table = host.reader.table_by_oid(kilndb_catalog::ids::PG_CLASS).ok().flatten();
-    let shown = table.and_then(|table| {
-        Printer { host, table: &table, rel: 0, rows: None, pretty: false }.constant(value, ty, -1, label)
-    });
+    let shown = table.and_then(|table| Printer::new(host, &table, 0, false).constant(value, ty, -1, label));
     shown.unwrap_or_default()
 }
 
@@ -71,7 +75,7 @@ fn is_unknown_literal(e: &Expr) -> bool {
     e.ty == oids::UNKNOWN && matches!(e.kind, ExprKind::Const(Datum::Text(_)))
 }
 
-fn without_implicit_casts(e: &Expr) -> &Expr {
+pub(super) fn without_implicit_casts(e: &Expr) -> &Expr {
     match &e.kind {
         ExprKind::Cast { arg, .. } if is_unknown_literal(arg) => e,
         ExprKind::Cast { arg, explicit: false, .. } => without_implicit_casts(arg),
@@ -80,13 +84,17 @@ fn without_implicit_casts(e: &Expr) -> &Expr {
     }
 }
 
-struct Printer<'p> {
-    host: &'p StatementHost<'p>,
-    table: &'p Arc<Table>,
-    rel: u32,
+pub(super) struct Printer<'p> {
+    pub(super) host: &'p StatementHost<'p>,
+    pub(super) table: &'p Arc<Table>,
+    pub(super) rel: u32,
     /// OLD and NEW, in a trigger's condition.
     rows: Option<(u32, u32)>,
     pretty: bool,
+    /// In a subquery: its relations and those around it, inner ones last.
+    pub(super) relations: RefCell<Vec<NamedRelation>>,
+    /// Of how many subqueries what is printed is a part.
+    pub(super) depth: Cell<usize>,
 }
 
 /// A string constant as PostgreSQL's deparser writes it: never with E.
@@ -107,13 +115,19 @@ fn is_operator(e: &Expr) -> bool {
     matches!(&e.kind, ExprKind::Func(f) if f.form == FuncForm::Operator)
 }
 
+impl<'p> Printer<'p> {
+    fn new(host: &'p StatementHost<'p>, table: &'p Arc<Table>, rel: u32, pretty: bool) -> Printer<'p> {
+        Printer { host, table, rel, rows: None, pretty, relations: RefCell::default(), depth: Cell::default() }
+    }
+}
+
 impl Printer<'_> {
     fn operator_name(&self, oid: Oid) -> Option<String> {
         Some(self.host.reader.operator_by_oid(oid).ok()??.name.clone())
     }
 
     /// As it stands between its operands: with its schema if it is not found without.
-    fn operator_text(&self, oid: Oid) -> Option<String> {
+    pub(super) fn operator_text(&self, oid: Oid) -> Option<String> {
         let o = self.host.reader.operator_by_oid(oid).ok()??;
         if self.host.reader.search_path.contains(&o.schema_oid) {
             return Some(o.name.clone());
@@ -121,12 +135,12 @@ impl Printer<'_> {
         Some(format!("OPERATOR({}.{})", quote(&self.host.reader.schema_name(o.schema_oid).ok()??), o.name))
     }
 
-    fn wrap(&self, text: String) -> String {
+    pub(super) fn wrap(&self, text: String) -> String {
         if self.pretty { text } else { format!("({text})") }
     }
 
     /// An operand: in parentheses if it needs them beside its parent.
-    fn operand(&self, e: &Expr, parent: &Expr) -> Option<String> {
+    pub(super) fn operand(&self, e: &Expr, parent: &Expr) -> Option<String> {
         let text = self.expr(e, Some(parent))?;
         Some(if self.pretty && !self.is_simple(e, parent) { format!("({text})") } else { text })
     }
@@ -199,7 +213,7 @@ impl Printer<'_> {
         Some(if label && needs_label { format!("{shown}::{type_name}") } else { shown })
     }
 
-    fn list(&self, list: &[Expr]) -> Option<String> {
+    pub(super) fn list(&self, list: &[Expr]) -> Option<String> {
         let parts: Option<Vec<String>> = list.iter().map(|e| self.expr(e, None)).collect();
         Some(parts?.join(", "))
     }
@@ -227,6 +241,15 @@ impl Printer<'_> {
         Some(format!("{}::{target}", self.wrap(text)))
     }
 
+    /// With its schema if it is not found without.
+    pub(super) fn function_name(&self, oid: Oid) -> Option<String> {
+        let info = self.host.reader.function_by_oid(oid).ok()??;
+        if self.host.reader.search_path.contains(&info.schema_oid) {
+            return Some(quote(&info.name));
+        }
+        Some(format!("{}.{}", quote(&self.host.reader.schema_name(info.schema_oid).ok()??), quote(&info.name)))
+    }
+
     fn function(&self, e: &Expr, f: &FuncExpr) -> Option<String> {
         match (f.form, f.args.as_slice()) {
             (FuncForm::Operator, [arg]) => {
@@ -238,14 +261,7 @@ impl Printer<'_> {
             }
             (FuncForm::ImplicitCast | FuncForm::ExplicitCast, [arg, ..]) => self.cast(e, arg),
             (FuncForm::Call, args) if !f.variadic => {
-                let info = self.host.reader.function_by_oid(f.oid).ok()??;
-                let visible = self.host.reader.search_path.contains(&info.schema_oid);
-                let schema = if visible {
-                    String::new()
-                } else {
-                    format!("{}.", quote(&self.host.reader.schema_name(info.schema_oid).ok()??))
-                };
-                Some(format!("{schema}{}({})", quote(&info.name), self.list(args)?))
+                Some(format!("{}({})", self.function_name(f.oid)?, self.list(args)?))
             }
             _ => None,
         }
@@ -256,10 +272,29 @@ impl Printer<'_> {
         Some(self.wrap(parts?.join(word)))
     }
 
-    fn expr(&self, e: &Expr, _parent: Option<&Expr>) -> Option<String> {
+    /// The relation whose row these fields are as a whole.
+    fn whole_row(&self, e: &Expr, fields: &[Expr]) -> Option<String> {
+        let first = fields.first().and_then(|field| match &field.kind {
+            ExprKind::Column(c) => Some(c.rel),
+            _ => None,
+        })?;
+        let is_own = |field: &Expr| matches!(&field.kind, ExprKind::Column(c) if c.rel == first);
+        if e.ty == oids::RECORD || !fields.iter().all(is_own) {
+            return None;
+        }
+        match self.depth.get() {
+            0 => (first == self.rel && self.rows.is_none()).then(|| self.table.name.clone()),
+            _ => self.relation_name(first),
+        }
+    }
+
+    pub(super) fn expr(&self, e: &Expr, _parent: Option<&Expr>) -> Option<String> {
         match &e.kind {
             ExprKind::Const(value) => self.constant(value, e.ty, e.typmod, true),
             ExprKind::Column(c) if c.rel == kilndb_bind::domain::VALUE_REL => Some("VALUE".to_string()),
+            ExprKind::Column(c) if self.depth.get() > 0 => self.told_column(c),
+            ExprKind::SubLink(link) => self.sublink(link, e),
+            ExprKind::Agg(call) if self.depth.get() > 0 => self.aggregate(call),
             ExprKind::Column(c) if c.rel == self.rel && c.att > 0 => {
                 Some(quote(&self.table.columns.get(c.att as usize - 1)?.name))
             }
@@ -301,6 +336,10 @@ impl Printer<'_> {
                 Some(format!("ARRAY[]::{}", self.host.reader.format_type(e.ty, -1)))
             }
             ExprKind::Array { elements, .. } => Some(format!("ARRAY[{}]", self.list(elements)?)),
+            ExprKind::Row { fields, .. } => match self.whole_row(e, fields) {
+                Some(relation) => Some(format!("{}.*", quote(&relation))),
+                None => Some(format!("ROW({})", self.list(fields)?)),
+            },
             ExprKind::Field { arg, name, .. } if !name.is_empty() => {
                 Some(format!("({}).{}", self.expr(arg, Some(e))?, quote(name)))
             }

@@ -23,6 +23,7 @@ mod sequence_functions;
 pub mod session_function;
 mod statistics;
 mod statistics_objects;
+mod subquery_text;
 mod text_search;
 mod trigger_text;
 mod type_host;

@@ -46,7 +46,7 @@ impl Definitions<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        rows.sort_by_key(|row| (std::cmp::Reverse(row.oid("objid")), row.oid("classid"), row.int("objsubid")));
+        rows.sort_by_key(|row| (row.oid("objid"), row.oid("classid"), row.int("objsubid")));
         let own = self.context().database.oid;
         let (here, elsewhere): (Vec<CatalogRow>, Vec<CatalogRow>) =
             rows.into_iter().partition(|row| row.oid("dbid") == own || row.oid("dbid") == 0);
