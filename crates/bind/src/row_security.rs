@@ -20,6 +20,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::Table;
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::row_security::{Policy, RolePolicies};
+use kilndb_types::Datum;
 use std::sync::Arc;
 
 /// Letters of pg_policy.polcmd.
@@ -205,6 +206,12 @@ impl RowSecurityRewriter<'_, '_> {
         let bound = self.binder.bind_catalog_sql(sql, table, rel);
         self.binder.replace_check_as(before);
         let mut condition = self.binder.coerce_bool(bound?, "POLICY")?;
+        if rel != secured.access.rel {
+            condition.rewrite(&mut |e| {
+                place_new_row(e, rel, table.oid);
+                Ok(())
+            })?;
+        }
         if condition.has_sublink() {
             self.refuse_recursion(table)?;
             self.under_way.push(table.oid);
@@ -221,6 +228,16 @@ impl RowSecurityRewriter<'_, '_> {
         }
         let message = format!("infinite recursion detected in policy for relation \"{}\"", table.name);
         Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message))
+    }
+}
+
+/// A new row is checked before it has a place: its ctid is PostgreSQL's invalid one.
+fn place_new_row(e: &mut Expr, rel: u32, table: Oid) {
+    let ExprKind::Column(column) = &e.kind else { return };
+    match (column.rel == rel, column.att) {
+        (true, ATT_CTID) => e.kind = ExprKind::Const(Datum::Tid(u32::MAX, 0)),
+        (true, ATT_TABLEOID) => e.kind = ExprKind::Const(Datum::Oid(table)),
+        _ => {}
     }
 }
 

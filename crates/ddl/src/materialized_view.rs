@@ -42,7 +42,9 @@ impl Definitions<'_> {
         if changes_rows(s.query()) {
             return Err(Error::unsupported("materialized views must not use data-modifying statements in WITH"));
         }
-        let plan = self.context_mut().plan_with(&PlanRequest::of(s.query(), source), runtime)?;
+        let plan = self
+            .context_mut()
+            .plan_with(&PlanRequest { is_definition: true, ..PlanRequest::of(s.query(), source) }, runtime)?;
         if self.uses_temporary(&plan, runtime)? {
             return Err(Error::unsupported("materialized views must not use temporary tables or views"));
         }

@@ -3,6 +3,7 @@
 use super::Definitions;
 use super::create_table::{NewColumn, NewTable};
 use crate::client::Runtime;
+use crate::context::PlanRequest;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{Table, TableKind};
@@ -36,7 +37,9 @@ impl Definitions<'_> {
         if s.with_check_option != kilndb_syntax::raw::ViewCheckOption::NO_CHECK_OPTION {
             return Err(Error::unsupported("WITH CHECK OPTION is not supported"));
         }
-        let plan = self.context_mut().make_plan_of(s.query(), source, &[], runtime)?;
+        let plan = self
+            .context_mut()
+            .plan_with(&PlanRequest { is_definition: true, ..PlanRequest::of(s.query(), source) }, runtime)?;
         if !plan.param_types.is_empty() {
             return Err(Error::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
         }

@@ -9,7 +9,7 @@ use super::context::*;
 use super::expr::Evaluate;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::RowCheckKind;
-use kilndb_plan::ModifyPlan;
+use kilndb_plan::{ModifyPlan, PlannedRowCheck};
 use kilndb_types::Datum;
 
 /// Judges a row by the checks of a kind. `row`: a row of the table that the statement names for new rows, of others the
@@ -23,20 +23,20 @@ pub(super) fn check(
 ) -> Result<()> {
     for check in m.statement.row_checks.iter().filter(|check| check.kind == kind) {
         if !check.condition.is_true(row, rt, cx)? {
-            return Err(violation(m, kind, check.policy.as_deref()));
+            return Err(violation(check));
         }
     }
     Ok(())
 }
 
-fn violation(m: &ModifyPlan, kind: RowCheckKind, policy: Option<&str>) -> Error {
-    let (which, clause) = match kind {
+fn violation(check: &PlannedRowCheck) -> Error {
+    let (which, clause) = match check.kind {
         RowCheckKind::Insert | RowCheckKind::Update => ("new", ""),
         RowCheckKind::Conflict => ("new", " (USING expression)"),
         RowCheckKind::MergeUpdate | RowCheckKind::MergeDelete => ("target", " (USING expression)"),
     };
-    let policy = policy.map_or_else(String::new, |name| format!(" \"{name}\""));
-    let table = &m.table.name;
+    let policy = check.policy.as_ref().map_or_else(String::new, |name| format!(" \"{name}\""));
+    let table = &check.table;
     let message = format!("{which} row violates row-level security policy{policy}{clause} for table \"{table}\"");
     Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
 }

@@ -31,7 +31,7 @@ impl Planner<'_> {
     }
 
     /// What an expression costs for a row, in `cpu_operator_cost`.
-    fn evaluation_cost(&self, e: &Expr) -> Result<f64> {
+    pub(super) fn evaluation_cost(&self, e: &Expr) -> Result<f64> {
         let mut cost = match &e.kind {
             ExprKind::Func(f) => self.call_cost(f.oid)?,
             ExprKind::ScalarArray { func, .. } => {

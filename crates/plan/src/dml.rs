@@ -248,13 +248,14 @@ impl Planner<'_> {
 
     /// What row security wants of rows. `layouts`: of a new row, and of what assignments are made of.
     fn row_check_plans(&self, d: &Dml, (new, found): (&Layout, &Layout)) -> Result<Arc<[PlannedRowCheck]>> {
+        let table: Arc<str> = Arc::from(d.table.name.as_str());
         let plan = |check: &RowCheck| {
             let layout = match check.kind {
                 RowCheckKind::Insert | RowCheckKind::Update => new,
                 RowCheckKind::Conflict | RowCheckKind::MergeUpdate | RowCheckKind::MergeDelete => found,
             };
             let condition = self.compile(&check.condition, layout)?;
-            Ok(PlannedRowCheck { kind: check.kind, policy: check.policy.clone(), condition })
+            Ok(PlannedRowCheck { kind: check.kind, policy: check.policy.clone(), table: table.clone(), condition })
         };
         d.row_checks.iter().map(plan).collect()
     }

@@ -165,7 +165,7 @@ impl Planner<'_> {
                 continue;
             }
             match items.iter().position(|i| within(&used, &i.rels) && i.joined.is_none()) {
-                Some(i) if !p.varies() || items.len() == 1 => own[i].push(p),
+                Some(i) if !p.varies() || items.len() == 1 || !used.is_empty() => own[i].push(p),
                 _ => joins.push(p),
             }
         }
@@ -369,6 +369,10 @@ impl Planner<'_> {
         let mut preds = preds;
         let planned = match &rel.kind {
             RelKind::Table(t) => {
+                if super::one_time::is_never_met(&rel.security_quals) {
+                    let alone = Query { rels: vec![rel.clone()], ..Query::default() };
+                    return self.no_rows(&alone, wanted.order);
+                }
                 let in_order;
                 if preds.len() > 1 {
                     in_order = self.conditions_in_order(preds)?;

@@ -91,6 +91,8 @@ pub struct Planner<'a> {
     /// The columns that the query levels being planned use, the innermost level last.
     level_init_plans: RefCell<Vec<Vec<usize>>>,
     node_init_plans: RefCell<HashMap<usize, Vec<usize>>>,
+    /// By node id: the WITH queries of the level whose top the node is.
+    node_ctes: RefCell<HashMap<usize, Vec<usize>>>,
     /// Subplans that only conditions judged again use: EXPLAIN does not show them.
     hidden_subplans: RefCell<HashSet<usize>>,
     ctes: RefCell<Vec<CtePlan>>,
@@ -257,6 +259,7 @@ fn plan_in<'a>(
         root: root.node,
         subplans,
         init_plans: planner.node_init_plans.into_inner(),
+        level_ctes: planner.node_ctes.into_inner(),
         hidden_subplans: planner.hidden_subplans.into_inner(),
         ctes,
         correlated_ctes: planner.correlated_ctes.into_inner(),
@@ -365,6 +368,7 @@ impl<'a> Planner<'a> {
             init_plans: Default::default(),
             level_init_plans: Default::default(),
             node_init_plans: Default::default(),
+            node_ctes: Default::default(),
             hidden_subplans: Default::default(),
             ctes: Default::default(),
             cte_numbers: Default::default(),

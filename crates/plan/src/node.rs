@@ -62,6 +62,8 @@ pub struct Plan {
     pub subplans: Vec<Arc<PlanNode>>,
     /// By node id: which of `subplans` run once for the query level whose top the node is.
     pub init_plans: HashMap<usize, Vec<usize>>,
+    /// By node id: which of `ctes` the query level has whose top the node is.
+    pub level_ctes: HashMap<usize, Vec<usize>>,
     /// The subplans that EXPLAIN does not show.
     pub hidden_subplans: HashSet<usize>,
     pub ctes: Vec<CtePlan>,
@@ -770,6 +772,8 @@ pub struct PlannedRowCheck {
     pub kind: RowCheckKind,
     /// The restrictive policy that it is; None: it stands for all that are permissive.
     pub policy: Option<String>,
+    /// The table that the statement names, for the error.
+    pub table: Arc<str>,
     pub condition: CExpr,
 }
 
@@ -885,6 +889,11 @@ impl Plan {
         if self.explain.is_some() { self.columns.len() } else { self.root.width }
     }
     /// Subplans that EXPLAIN shows after the plan: numbers and nodes.
+    /// WITH queries that no node of a query level stands for.
+    pub fn other_ctes(&self) -> impl Iterator<Item = &CtePlan> {
+        let shown = |i: &usize| self.level_ctes.values().flatten().any(|n| n == i);
+        self.ctes.iter().enumerate().filter(move |(i, _)| !shown(i)).map(|(_, c)| c)
+    }
     pub fn other_subplans(&self) -> impl Iterator<Item = (usize, &Arc<PlanNode>)> {
         let shown =
             |i: usize| !self.hidden_subplans.contains(&i) && !self.init_plans.values().flatten().any(|n| *n == i);

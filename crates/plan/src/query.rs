@@ -22,6 +22,11 @@ impl Planner<'_> {
         if !used.is_empty() {
             self.node_init_plans.borrow_mut().entry(planned.node.id).or_default().extend(used);
         }
+        if self.explains() && !q.ctes.is_empty() {
+            let numbers = self.cte_numbers.borrow();
+            let own = q.ctes.iter().filter_map(|c| numbers.get(&c.id).copied());
+            self.node_ctes.borrow_mut().entry(planned.node.id).or_default().extend(own);
+        }
         Ok(planned)
     }
 

@@ -154,7 +154,7 @@ impl Planner<'_> {
         wanted: WantedRows<'_>,
     ) -> Result<ScanChoice> {
         self.read_table(table);
-        let conditions = SecuredConditions::of(rel, preds);
+        let conditions = SecuredConditions::of(self, rel, preds)?;
         let chosen = self.choose_secured(rel, table, &conditions, wanted)?;
         self.build_access(rel, table, chosen, &conditions, wanted)
     }
@@ -167,7 +167,7 @@ impl Planner<'_> {
         preds: &[Expr],
         wanted: WantedRows<'_>,
     ) -> Result<ChosenAccess> {
-        self.choose_secured(rel, table, &SecuredConditions::of(rel, preds), wanted)
+        self.choose_secured(rel, table, &SecuredConditions::of(self, rel, preds)?, wanted)
     }
 
     fn choose_secured(
@@ -280,7 +280,7 @@ impl Planner<'_> {
         preds: &[Expr],
         order: &[SortKey],
     ) -> Result<Option<ScanChoice>> {
-        let conditions = SecuredConditions::of(rel, preds);
+        let conditions = SecuredConditions::of(self, rel, preds)?;
         let preds = conditions.finding();
         if table.kind == TableKind::Sequence || access::tid_condition(rel.id, preds).is_some() {
             return Ok(None);

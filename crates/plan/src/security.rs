@@ -10,6 +10,9 @@
 use super::*;
 use std::borrow::Cow;
 
+/// What a condition costs less than that may be asked before a policy: PostgreSQL's order_qual_clauses.
+const CHEAP: f64 = 10.0;
+
 /// The conditions on one table in the order in which they are asked.
 pub(super) struct SecuredConditions<'c> {
     all: Cow<'c, [Expr]>,
@@ -18,18 +21,29 @@ pub(super) struct SecuredConditions<'c> {
 }
 
 impl<'c> SecuredConditions<'c> {
-    pub fn of(rel: &Rel, conditions: &'c [Expr]) -> SecuredConditions<'c> {
+    pub fn of(planner: &Planner<'_>, rel: &Rel, conditions: &'c [Expr]) -> Result<SecuredConditions<'c>> {
         if rel.security_quals.is_empty() {
-            return SecuredConditions { all: Cow::Borrowed(conditions), open: conditions.len() };
+            return Ok(SecuredConditions { all: Cow::Borrowed(conditions), open: conditions.len() });
         }
         let (safe, telling): (Vec<Expr>, Vec<Expr>) =
             conditions.iter().cloned().partition(super::rewrite::tells_nothing);
-        let mut all = Vec::new();
-        rel.security_quals.iter().for_each(|e| e.clone().conjuncts(&mut all));
-        all.extend(safe);
+        let mut quals = rel.security_quals.iter().map(|e| {
+            let mut parts = Vec::new();
+            e.clone().conjuncts(&mut parts);
+            parts
+        });
+        // Cheap conditions that tell nothing may leave a row out before the first policy is asked.
+        let mut cheap = quals.next().unwrap_or_default();
+        let mut dear = Vec::new();
+        for e in safe {
+            if planner.evaluation_cost(&e)? < CHEAP { cheap.push(e) } else { dear.push(e) }
+        }
+        let mut all = planner.conditions_in_order(&cheap)?;
+        quals.for_each(|parts| all.extend(parts));
+        all.extend(dear);
         let open = all.len();
         all.extend(telling);
-        SecuredConditions { all: all.into(), open }
+        Ok(SecuredConditions { all: all.into(), open })
     }
     pub fn all(&self) -> &[Expr] {
         &self.all

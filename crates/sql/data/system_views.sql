@@ -140,7 +140,8 @@ FROM pg_catalog.pg_statistic s
      JOIN pg_catalog.pg_class c ON c.oid = s.starelid
      JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = s.staattnum
      LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE NOT a.attisdropped AND has_column_privilege(c.oid, a.attnum, 'select');
+WHERE NOT a.attisdropped AND has_column_privilege(c.oid, a.attnum, 'select')
+      AND (c.relrowsecurity = false OR NOT row_security_active(c.oid));
 
 CREATE VIEW pg_catalog.pg_stat_all_tables AS
 SELECT c.oid AS relid, n.nspname AS schemaname, c.relname,
@@ -545,7 +546,8 @@ FROM pg_catalog.pg_statistic_ext s
      LEFT JOIN LATERAL (SELECT array_agg(i.values) AS most_common_vals, array_agg(i.nulls) AS most_common_val_nulls,
                                array_agg(i.frequency) AS most_common_freqs, array_agg(i.base_frequency) AS most_common_base_freqs
                         FROM pg_mcv_list_items(sd.stxdmcv) i) m ON sd.stxdmcv IS NOT NULL
-WHERE pg_has_role(c.relowner, 'USAGE');
+WHERE pg_has_role(c.relowner, 'USAGE')
+      AND (c.relrowsecurity = false OR NOT row_security_active(c.oid));
 
 CREATE VIEW pg_catalog.pg_stats_ext_exprs AS
 SELECT cn.nspname AS schemaname, c.relname AS tablename, sn.nspname AS statistics_schemaname, s.stxname AS statistics_name,
@@ -593,7 +595,8 @@ FROM pg_catalog.pg_statistic_ext s
      LEFT JOIN pg_catalog.pg_namespace sn ON sn.oid = s.stxnamespace
      CROSS JOIN LATERAL unnest(pg_get_statisticsobjdef_expressions(s.oid)) WITH ORDINALITY AS e(expr, n)
      LEFT JOIN pg_catalog.pg_statistic a ON a.starelid = s.oid AND a.staattnum = e.n
-WHERE pg_has_role(c.relowner, 'USAGE');
+WHERE pg_has_role(c.relowner, 'USAGE')
+      AND (c.relrowsecurity = false OR NOT row_security_active(c.oid));
 
 CREATE VIEW pg_catalog.pg_hba_file_rules AS
 SELECT a.rule_number, a.file_name, a.line_number, a.type, a.database, a.user_name, a.address, a.netmask, a.auth_method,

@@ -531,7 +531,7 @@ pub fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Result<Oid
             let parts = parts()?;
             let name = parts.first().map(String::as_str).unwrap_or("");
             let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));
-            host.cluster.role_row(name)?.map(|r| r.oid("oid")).ok_or_else(missing)
+            host.roles()?.named(name).map(|role| role.oid).ok_or_else(missing)
         }
         oids::REGPROC => {
             let parts = parts()?;

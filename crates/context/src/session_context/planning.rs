@@ -55,6 +55,8 @@ pub struct PlanRequest<'a> {
     pub tells_places: bool,
     /// The rows are to be entered in this table.
     pub insert_into: Option<&'a Arc<kilndb_catalog::Table>>,
+    /// It is the query of a view that is being made, which no policies concern.
+    pub is_definition: bool,
 }
 
 impl<'a> PlanRequest<'a> {
@@ -69,6 +71,7 @@ impl<'a> PlanRequest<'a> {
             measured: None,
             tells_places: false,
             insert_into: None,
+            is_definition: false,
         }
     }
 }
@@ -208,11 +211,13 @@ impl SessionContext {
             tells_places,
             insert_into,
             measured,
+            is_definition,
         } = *request;
         let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
         let environment = self.environment(runtime)?;
         let mut host = environment.host();
         plan_by(&mut host.reader, asked, measured);
+        host.reader.role.take_if(|_| is_definition);
         let mut param_types = declared_types.to_vec();
         let eval = EvalContext { clock_was_read: Some(&asked.reads_moment), ..host.eval() };
         let mut bound = match &held {

@@ -71,6 +71,9 @@ pub struct SessionSettings {
     server: Arc<ServerSettings>,
     /// What RESET goes back to, and where it is from: start-up parameters and role or database defaults.
     session_defaults: HashMap<String, (String, &'static str)>,
+    /// Names without a definition that have been set, which are there from then on: their value is the empty string when
+    /// nothing else is in force.
+    placeholders: HashSet<String>,
     values: Values,
     /// Changes of the open transaction, oldest first.
     changes: Vec<Change>,
@@ -123,6 +126,7 @@ impl SessionSettings {
             server,
             session_defaults: HashMap::new(),
             values: Values::default(),
+            placeholders: HashSet::default(),
             changes: Vec::new(),
             untold: Vec::new(),
             format: FormatSettings::default(),
@@ -166,7 +170,7 @@ impl SessionSettings {
             Some(d) => d.name,
             None => name,
         };
-        self.values.get(key).or_else(|| self.reset_value(key))
+        self.values.get(key).or_else(|| self.reset_value(key)).or_else(|| self.placeholders.contains(key).then_some(""))
     }
     /// What RESET of the name goes back to.
     pub fn reset_value(&self, name: &str) -> Option<&str> {
@@ -208,7 +212,11 @@ impl SessionSettings {
                 }
                 (d.name.to_string(), checked)
             }
-            None if is_custom(name) => (name.to_ascii_lowercase(), value.to_string()),
+            None if is_custom(name) => {
+                let key = name.to_ascii_lowercase();
+                self.placeholders.insert(key.clone());
+                (key, value.to_string())
+            }
             None => return Err(unrecognized(name)),
         };
         self.replace(key, Some(value), scope);

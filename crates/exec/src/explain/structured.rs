@@ -4,7 +4,7 @@ use super::measured::{self, Measurements};
 use super::text::AbsorbedNodes;
 use crate::{NodeCounter, NodeReport};
 use kilndb_bind::ir::{DmlKind, ExplainFormat, ExplainOptions, SetOp};
-use kilndb_plan::{Op, Plan, PlanNode};
+use kilndb_plan::{CtePlan, Op, Plan, PlanNode};
 use kilndb_storage::accesses::Accesses;
 use std::fmt::Write;
 
@@ -40,10 +40,7 @@ pub fn document(plan: &Plan, measured: &Measurements<'_>) -> String {
     let builder = PropertyBuilder { plan, options, measured };
     let mut root = builder.node(&plan.root, None);
     let mut first = Vec::new();
-    for c in &plan.ctes {
-        first.push(builder.named(&c.node, &format!("CTE {}", c.name)));
-        first.extend(c.recursive.iter().map(|r| builder.named(r, &format!("CTE {}", c.name))));
-    }
+    plan.other_ctes().for_each(|c| builder.cte(c, &mut first));
     for (i, s) in plan.other_subplans() {
         first.push(builder.named(s, &format!("SubPlan {}", i + 1)));
     }
@@ -112,6 +109,12 @@ impl PropertyBuilder<'_> {
     fn buffers(&self, accesses: &Accesses) -> impl Iterator<Item = (&'static str, PropertyValue)> {
         let shown = if self.options.buffers { measured::buffer_properties(accesses) } else { Vec::new() };
         shown.into_iter().map(|(name, n)| (name, count(n)))
+    }
+
+    fn cte(&self, c: &CtePlan, made: &mut Vec<Properties>) {
+        let name = format!("CTE {}", c.name);
+        made.push(self.named(&c.node, &name));
+        made.extend(c.recursive.iter().map(|next| self.named(next, &name)));
     }
 
     fn named(&self, n: &PlanNode, name: &str) -> Properties {
@@ -320,8 +323,9 @@ impl PropertyBuilder<'_> {
         let children = super::text::children(n, self.measured.removed);
         let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. } | Op::Partitions(_) | Op::ByPartition(_))
             || matches!(kind, "BitmapAnd" | "BitmapOr");
-        let mut groups: Vec<Properties> =
-            above.init.iter().map(|i| self.named(&self.plan.subplans[*i], &format!("InitPlan {}", i + 1))).collect();
+        let mut groups = Vec::new();
+        above.ctes.iter().for_each(|i| self.cte(&self.plan.ctes[*i], &mut groups));
+        groups.extend(above.init.iter().map(|i| self.named(&self.plan.subplans[*i], &format!("InitPlan {}", i + 1))));
         let position = |i| {
             if member {
                 "Member"

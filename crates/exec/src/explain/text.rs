@@ -3,7 +3,7 @@
 use super::measured::{self, Measurements};
 use crate::{NodeCounter, NodeReport, RemovedPartitions};
 use kilndb_bind::ir::*;
-use kilndb_plan::{Op, Plan, PlanNode};
+use kilndb_plan::{CtePlan, Op, Plan, PlanNode};
 use kilndb_storage::accesses::Accesses;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -31,6 +31,8 @@ fn keeps_rows(n: &PlanNode) -> bool {
 pub(super) struct AbsorbedNodes {
     /// The init plans that are shown with the node.
     pub init: Vec<usize>,
+    /// The WITH queries that are shown with it.
+    pub ctes: Vec<usize>,
     /// The topmost projection or condition on groups: the rows, the time and the pages are its.
     top: Option<usize>,
 }
@@ -38,6 +40,7 @@ pub(super) struct AbsorbedNodes {
 impl AbsorbedNodes {
     pub fn and(mut self, n: &PlanNode, plan: &Plan) -> AbsorbedNodes {
         self.init.extend(plan.init_plans.get(&n.id).into_iter().flatten());
+        self.ctes.extend(plan.level_ctes.get(&n.id).into_iter().flatten());
         if matches!(n.op, Op::Project { .. } | Op::Filter { .. }) && passes_on(n).is_some() {
             self.top = self.top.or(Some(n.id));
         }
@@ -84,13 +87,7 @@ pub fn lines(plan: &Plan, measured: &Measurements<'_>) -> Vec<String> {
 fn lines_with(plan: &Plan, options: &ExplainOptions, measured: &Measurements<'_>) -> Vec<String> {
     let mut p = TextPrinter { plan, options, measured, out: Vec::new() };
     p.node(&plan.root, None);
-    for c in &plan.ctes {
-        p.out.push(format!("  CTE {}", c.name));
-        p.node(&c.node, Some(4));
-        if let Some(r) = &c.recursive {
-            p.node(r, Some(4));
-        }
-    }
+    plan.other_ctes().for_each(|c| p.cte(c, 2));
     for (i, s) in plan.other_subplans() {
         p.out.push(format!("  SubPlan {}", i + 1));
         p.node(s, Some(4));
@@ -198,6 +195,7 @@ impl TextPrinter<'_> {
             }
             self.accesses(&c.accesses, below);
         }
+        above.ctes.iter().for_each(|i| self.cte(&self.plan.ctes[*i], below));
         for i in above.init {
             self.out.push(format!("{indent}InitPlan {}", i + 1));
             self.node(&self.plan.subplans[i], Some(below + 2));
@@ -217,6 +215,20 @@ impl TextPrinter<'_> {
                 self.node(c, Some(below));
             }
         }
+    }
+
+    /// A WITH query, at this column.
+    fn cte(&mut self, c: &CtePlan, column: usize) {
+        self.out.push(format!("{}CTE {}", " ".repeat(column), c.name));
+        let Some(next) = &c.recursive else { return self.node(&c.node, Some(column + 2)) };
+        let mut line = format!("{}->  Recursive Union", " ".repeat(column + 2));
+        if self.options.costs {
+            let (cost, rows, width) = (c.node.cost + next.cost, c.node.rows + next.rows, c.node.width * 8);
+            let _ = write!(line, "  (cost={:.2}..{cost:.2} rows={rows:.0} width={width})", c.node.startup);
+        }
+        self.out.push(line);
+        self.node(&c.node, Some(column + 8));
+        self.node(next, Some(column + 8));
     }
 
     /// What PostgreSQL has between a hash join and the side that goes into the table.
