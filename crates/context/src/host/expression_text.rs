@@ -282,8 +282,10 @@ impl Printer<'_> {
         if e.ty == oids::RECORD || !fields.iter().all(is_own) {
             return None;
         }
-        match self.depth.get() {
-            0 => (first == self.rel && self.rows.is_none()).then(|| self.table.name.clone()),
+        match (self.depth.get(), self.rows) {
+            (0, Some((old, _))) if first == old => Some("old".to_string()),
+            (0, Some((_, new))) if first == new => Some("new".to_string()),
+            (0, _) => (first == self.rel).then(|| self.table.name.clone()),
             _ => self.relation_name(first),
         }
     }
@@ -303,6 +305,8 @@ impl Printer<'_> {
                 Some(format!("{row}.{}", quote(&self.table.columns.get(c.att as usize - 1)?.name)))
             }
             ExprKind::Func(f) => self.function(e, f),
+            // A row is a record as it stands.
+            ExprKind::Cast { arg, explicit: false, .. } if e.ty == oids::RECORD => self.expr(arg, Some(e)),
             ExprKind::Cast { arg, .. } => self.cast(e, arg),
             ExprKind::And(list) => self.joined(e, list, " AND "),
             ExprKind::Or(list) => self.joined(e, list, " OR "),

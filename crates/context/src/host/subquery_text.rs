@@ -122,7 +122,7 @@ impl Printer<'_> {
         let targets: Option<Vec<String>> = q.targets.iter().filter(|t| !t.junk).map(|t| self.target(t)).collect();
         let mut text = format!(" SELECT {}", targets?.join(&further));
         if !q.from.is_empty() {
-            let items: Option<Vec<String>> = q.from.iter().map(|item| self.from_item(q, item, indent)).collect();
+            let items: Option<Vec<String>> = q.from.iter().map(|item| self.item_text(q, item, indent)).collect();
             text += &format!("\n{:1$} FROM {2}", "", indent + 2, items?.join(&further));
         }
         if let Some(filter) = &q.filter {
@@ -144,7 +144,7 @@ impl Printer<'_> {
         Some(if shows_name { format!("{text} AS {}", quote(&target.name)) } else { text })
     }
 
-    fn from_item(&self, q: &Query, item: &JoinTree, indent: usize) -> Option<String> {
+    fn item_text(&self, q: &Query, item: &JoinTree, indent: usize) -> Option<String> {
         match item {
             JoinTree::Rel(id) => {
                 let rel = q.rels.iter().find(|rel| rel.id == *id)?;
@@ -160,7 +160,7 @@ impl Printer<'_> {
                     (JoinKind::Full, _) => "FULL JOIN",
                     (JoinKind::Semi | JoinKind::Anti, _) => return None,
                 };
-                let (left, right) = (self.from_item(q, left, indent)?, self.from_item(q, right, indent)?);
+                let (left, right) = (self.item_text(q, left, indent)?, self.item_text(q, right, indent)?);
                 let on = match on {
                     Some(on) => format!(" ON {}", self.wrap(self.expr(on, None)?)),
                     None => String::new(),
