@@ -118,7 +118,7 @@ impl Binder<'_> {
             self.note_access(rel, &table, SELECT);
         }
         match table.kind {
-            TableKind::View => {
+            TableKind::View if !self.keeps_views => {
                 let sql = table.view_sql.clone().unwrap_or_default();
                 let inner = self.bind_view(&table, &sql)?;
                 let columns: Vec<RelColumn> = table

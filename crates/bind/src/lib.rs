@@ -93,6 +93,8 @@ pub struct Binder<'a> {
     check_as: Cell<Option<Oid>>,
     /// What is bound is a definition's text, which knows no variables of the routine that runs the statement.
     hides_variables: Cell<bool>,
+    /// Views are taken for tables, for who wants to see what is written.
+    keeps_views: bool,
 }
 
 impl<'a> Binder<'a> {
@@ -112,6 +114,7 @@ impl<'a> Binder<'a> {
             accesses: RefCell::default(),
             check_as: Cell::new(None),
             hides_variables: Cell::new(false),
+            keeps_views: false,
         }
     }
     pub fn new_rel(&self) -> u32 {
@@ -422,18 +425,41 @@ pub fn bind_expression(
     catalog: &dyn CatalogView,
     target: Option<(Oid, i32)>,
 ) -> Result<BoundExpression> {
-    let script = kilndb_syntax::parse(&format!("SELECT {sql}"))?;
+    bind_expression_by(Binder::new(catalog, Arc::from(""), Vec::new()), sql, table, target)
+}
+
+/// The same of a definition's text that is to be shown: its views stay what they are called, and whoever looks need not
+/// be allowed to use the schemas that it names.
+pub fn bind_shown_expression(
+    sql: &str,
+    table: Option<&Arc<Table>>,
+    catalog: &dyn CatalogView,
+    target: Option<(Oid, i32)>,
+) -> Result<BoundExpression> {
+    let binder = Binder { keeps_views: true, ..Binder::new(catalog, Arc::from(""), Vec::new()) };
+    let before = catalog.trust_names(true);
+    let bound = bind_expression_by(binder, sql, table, target);
+    catalog.trust_names(before);
+    bound
+}
+
+fn bind_expression_by(
+    binder: Binder<'_>,
+    sql: &str,
+    table: Option<&Arc<Table>>,
+    target: Option<(Oid, i32)>,
+) -> Result<BoundExpression> {
+    let text = format!("SELECT {sql}");
+    let script = kilndb_syntax::parse(&text)?;
     let statements = script.statements();
-    let source: Arc<str> = Arc::from(format!("SELECT {sql}"));
+    binder.source.replace(Arc::from(text));
     let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else {
         return Err(Error::internal("expression text is not an expression"));
     };
     let Some(first) = select.target_list().first() else {
         return Err(Error::internal("expression text is empty"));
     };
-    let node = first.val();
-    let binder = Binder::new(catalog, source, Vec::new());
-    bind_expression_node(&binder, node, table, target)
+    bind_expression_node(&binder, first.val(), table, target)
 }
 
 /// Whether the text is a literal that takes the type of whatever it is used as.

@@ -8,6 +8,7 @@ use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
 use kilndb_bind::engine_query::{EngineQuery, KeyAction, KeyQuery, NewKeyValue};
 use kilndb_catalog::format_type::quote_identifier;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::trigger::fires;
 use kilndb_catalog::{Column, Index, Table, TableKind, column_places};
 use kilndb_plan::partition::PartitionColumns;
@@ -247,6 +248,7 @@ pub(crate) fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], c
     if nulls > 0 {
         return Ok(());
     }
+    owner_may(&f.parent, &f.key.referenced_columns, privilege::SELECT | privilege::UPDATE, cx)?;
     let mut k = Vec::new();
     let mut converted = values.to_vec();
     for (position, ty, descending, nulls_first) in &f.index_keys {
@@ -355,6 +357,15 @@ fn visible_parent(f: &ForeignKeyPlan, target: &KeyLookup<'_>, k: &[u8], snapshot
             return Ok(None);
         }
     }
+}
+
+/// 42501 unless the owner of a table may look at its keys, or change them: as in PostgreSQL, the owner's queries do that.
+fn owner_may(table: &Table, columns: &[i16], wanted: u64, cx: &ExecContext<'_>) -> Result<()> {
+    let Some(grants) = &table.grants else { return Ok(()) };
+    if grants.iter().any(|item| item.grantee == table.owner && item.privileges & wanted == wanted) {
+        return Ok(());
+    }
+    cx.session.require_of_owner(table, wanted, columns)
 }
 
 fn parent_key(f: &ForeignKeyPlan, values: &[Datum]) -> Result<Vec<u8>> {
@@ -498,6 +509,11 @@ fn parent_changed(
         });
         return Ok(());
     }
+    let to_do = match action {
+        b'c' if !update => privilege::DELETE,
+        _ => privilege::UPDATE,
+    };
+    owner_may(&r.child, &r.key.columns, privilege::SELECT | to_do, cx)?;
     let plan = plan_action(m, r, action, update, cx)?;
     let mut params = old.to_vec();
     if let (Some(new), b'c') = (new, action) {

@@ -47,6 +47,10 @@ pub trait SessionHost {
     fn may_read(&self, _table: &kilndb_catalog::Table, _columns: &[i16]) -> bool {
         true
     }
+    /// 42501 unless a table's owner may do this to its columns: foreign keys are looked after for owners.
+    fn require_of_owner(&self, _table: &kilndb_catalog::Table, _wanted: u64, _columns: &[i16]) -> Result<()> {
+        Ok(())
+    }
     /// Whether row security hides rows of a table from whoever runs the statement.
     fn hides_rows(&self, _table: &kilndb_catalog::Table) -> bool {
         false

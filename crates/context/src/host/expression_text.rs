@@ -23,7 +23,7 @@ pub fn canonical(
     target: Option<(Oid, i32)>,
     pretty: bool,
 ) -> String {
-    let Ok(bound) = kilndb_bind::bind_expression(sql, Some(table), &host.reader, target) else {
+    let Ok(bound) = kilndb_bind::bind_shown_expression(sql, Some(table), &host.reader, target) else {
         return sql.to_string();
     };
     let printer = Printer::new(host, table, bound.rel, pretty);

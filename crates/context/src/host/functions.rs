@@ -5,7 +5,7 @@ use super::session_function::{self, Call, session_functions};
 use super::views::INET;
 use super::{StatementHost, relation_by_text};
 use crate::client::SessionControl;
-use crate::privileges::{has_on_columns, refuse_functions};
+use crate::privileges::{has_on_columns, permission_denied, refuse_functions};
 use crate::settings::{LiveValue, PendingSetting, confidential, is_confidential};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::access::FunctionAccess;
@@ -48,6 +48,15 @@ impl SessionHost for StatementHost<'_> {
                 table.privileges().has_all(role, privilege::SELECT, seen)
                     || (!columns.is_empty() && has_on_columns(role, table, columns, privilege::SELECT, seen))
             })
+    }
+    fn require_of_owner(&self, table: &Table, wanted: u64, columns: &[i16]) -> Result<()> {
+        let roles = self.roles()?;
+        let seen = roles.seen_from(self.database().oid);
+        let has = |bit: u64| {
+            table.privileges().has_all(table.owner, bit, seen) || has_on_columns(table.owner, table, columns, bit, seen)
+        };
+        let missing = (0..u64::BITS).map(|n| 1_u64 << n).any(|bit| wanted & bit != 0 && !has(bit));
+        if missing { Err(permission_denied("table", &table.name)) } else { Ok(()) }
     }
     fn hides_rows(&self, table: &Table) -> bool {
         let role = self.facts.current_role;

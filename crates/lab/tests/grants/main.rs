@@ -14,6 +14,7 @@
 mod changes;
 mod definitions;
 mod permissions;
+mod policies;
 mod statements;
 mod world;
 

@@ -133,6 +133,7 @@ impl World {
         sql.extend(self.create_tables());
         sql.extend(self.create_views());
         sql.extend(self.create_reading_functions());
+        sql.extend(self.create_policies());
         sql.extend(self.give_away());
         for _ in 0..40 {
             sql.push(self.grant());
@@ -315,7 +316,7 @@ impl World {
         self.name_of(&views)
     }
 
-    fn relation_qualified(&mut self) -> String {
+    pub fn relation_qualified(&mut self) -> String {
         let sources = if self.one_in(2) { self.tables.clone() } else { self.views.clone() };
         let object = &sources[self.random.index(sources.len())];
         format!("{}.{}", object.schema, object.name)
@@ -404,7 +405,9 @@ impl World {
 
     pub fn question(&mut self) -> Question {
         match self.random.index(20) {
-            0..=2 => Question::alone(self.change()),
+            0..=1 => Question::alone(self.change()),
+            2 => Question::alone(self.policy_change()),
+            9 => self.witness_question(),
             3..=6 => Question::alone(self.permission_question()),
             7..=8 => self.definition_question(),
             _ => self.statement_question(),
@@ -425,6 +428,7 @@ impl World {
             "select nspname, nspowner::regrole, nspacl from pg_namespace where nspname in ('s0', 's1', 's2', 'public')".into(),
             "select typname, typowner::regrole, typacl from pg_type where typtype = 'd' and typnamespace::regnamespace::text in ('s0', 's1', 's2', 'public')".into(),
             "select defaclrole::regrole, defaclnamespace::regnamespace, defaclobjtype, defaclacl from pg_default_acl".into(),
+            "select polname, polrelid::regclass, polcmd, polpermissive, (select array_agg(r::regrole order by r) from unnest(polroles) r), pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid) from pg_policy".into(),
             "select datacl from pg_database where datname = 'grants_world'".into(),
             "select lanacl from pg_language where lanname = 'plpgsql'".into(),
             "select roleid::regrole, member::regrole, grantor::regrole, admin_option, inherit_option, set_option from pg_auth_members where member::regrole::text ~ '^r'".into(),
