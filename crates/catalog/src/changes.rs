@@ -286,6 +286,25 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_and_its_switch_redefine_the_table() {
+        let row_of = |table: Oid, values: &[(&str, Datum)]| {
+            let shape = shape(table).expect("a system table");
+            let mut row = vec![Datum::Null; shape.table.columns.len()];
+            for (name, value) in values {
+                row[shape.table.column(name).expect("a column")] = value.clone();
+            }
+            row
+        };
+        let mut changes = Changes::default();
+        changes.note(PG_POLICY, &row_of(PG_POLICY, &[("oid", Datum::Oid(8)), ("polrelid", Datum::Oid(7))]), true);
+        assert!(changes.redefines(&[7], &[]) && !changes.redefines(&[8, 9], &[]));
+        let class = |is_on| row_of(PG_CLASS, &[("oid", Datum::Oid(20000)), ("relrowsecurity", Datum::Bool(is_on))]);
+        let mut changes = Changes::default();
+        changes.note_update(PG_CLASS, &class(false), &class(true));
+        assert!(changes.redefines(&[20000], &[]) && !changes.everything);
+    }
+
+    #[test]
     fn statistics_alone_define_nothing() {
         let of_statistics = Changes { statistics: HashSet::from_iter([7]), ..Changes::default() };
         assert!(of_statistics.is_of_statistics());

@@ -235,7 +235,9 @@ impl Definitions<'_> {
 
     /// A running statement of this session does not expect a table that it uses to change.
     fn refuse_if_running(&self, table: &Table, mode: LockMode) -> Result<()> {
-        if mode <= LockMode::RowExclusive || matches!(self.command, "CREATE TRIGGER" | "COMMENT") {
+        // What these change is of no account to a statement that has been planned.
+        const HARMLESS: [&str; 5] = ["CREATE TRIGGER", "COMMENT", "CREATE POLICY", "ALTER POLICY", "DROP POLICY"];
+        if mode <= LockMode::RowExclusive || HARMLESS.contains(&self.command) {
             return Ok(());
         }
         let uses = |plan: &kilndb_plan::Plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid);

@@ -14,6 +14,7 @@ pub mod identifiers;
 mod index_class;
 mod inverted;
 mod notifications;
+mod object_identity;
 mod partition_text;
 mod privileges;
 pub mod routine_definition;

@@ -4,7 +4,7 @@ use super::{SessionFn, SessionRowsFn};
 use kilndb_base::Oid;
 
 #[rustfmt::skip]
-pub(super) static FUNCTIONS: [(Oid, SessionFn); 308] = [
+pub(super) static FUNCTIONS: [(Oid, SessionFn); 311] = [
     (0, crate::host::functions::p0_current_of),
     (89, crate::host::functions::version),
     (315, crate::host::functions::pg_jit_available),
@@ -247,6 +247,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 308] = [
     (3330, crate::host::functions::pg_current_wal_flush_lsn),
     (3348, crate::host::functions::txid_current_if_assigned),
     (3352, crate::host::definitions::pg_get_partkeydef),
+    (3382, crate::host::object_identity::pg_identify_object_as_address),
     (3403, crate::host::describe::pg_statistics_obj_is_visible),
     (3408, crate::host::definitions::pg_get_partition_constraintdef),
     (3415, crate::host::statistics_objects::pg_get_statisticsobjdef),
@@ -271,6 +272,8 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 308] = [
     (3810, crate::host::functions::pg_is_in_recovery),
     (3815, crate::host::describe::pg_collation_is_visible),
     (3829, crate::host::describe::pg_opfamily_is_visible),
+    (3839, crate::host::object_identity::pg_identify_object),
+    (3954, crate::host::object_identity::pg_get_object_address),
     (4032, crate::host::sequence_functions::pg_sequence_last_value),
     (4086, crate::host::functions::to_regnamespace),
     (4093, crate::host::functions::to_regrole),
