@@ -21,6 +21,7 @@ use kilndb_base::{Oid, Result};
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::privileges::{Privileges, privilege};
 use kilndb_catalog::{CatalogView, Table, TableKind};
+use kilndb_types::Datum;
 use std::sync::Arc;
 
 /// What a statement does to a relation.
@@ -184,6 +185,8 @@ struct AccessCollector<'q> {
     /// How many results that nobody reads are around what is looked at: no function of theirs is called, no subquery
     /// run.
     unread_depth: usize,
+    /// How many conditions are around what is looked at of which no row is asked: no function of theirs is called.
+    idle_depth: usize,
     /// Relations of such subqueries.
     unread: HashSet<u32>,
     functions: Vec<Oid>,
@@ -205,12 +208,16 @@ impl<'q> AccessCollector<'q> {
             source.rels.iter().for_each(|rel| self.place(rel.id));
         }
         let unread = unread_targets(query, used);
+        let has_no_rows = query.from.iter().any(|item| matches!(item, JoinTree::Rel(id) if is_empty(query, *id)));
         let mut done = Ok(());
         query.for_written_exprs(&mut |e| {
             if done.is_ok() {
                 let is_unread = unread.iter().any(|target| std::ptr::eq(*target, e));
+                let is_idle = has_no_rows && query.filter.as_ref().is_some_and(|filter| std::ptr::eq(filter, e));
                 self.unread_depth += usize::from(is_unread);
+                self.idle_depth += usize::from(is_idle);
                 done = self.expression(e);
+                self.idle_depth -= usize::from(is_idle);
                 self.unread_depth -= usize::from(is_unread);
             }
         });
@@ -272,7 +279,7 @@ impl<'q> AccessCollector<'q> {
             ExprKind::Window(w) => w.oid,
             _ => e.called_function().map_or(0, |f| f.oid),
         };
-        if function != 0 && self.unread_depth == 0 && self.known.insert(function) {
+        if function != 0 && self.unread_depth == 0 && self.idle_depth == 0 && self.known.insert(function) {
             self.functions.push(function);
         }
         if let ExprKind::SubLink(s) = &e.kind {
@@ -292,6 +299,12 @@ impl<'q> AccessCollector<'q> {
         });
         done
     }
+}
+
+/// Whether policies let no row of a table through.
+fn is_empty(query: &Query, rel: u32) -> bool {
+    let is_false = |e: &Expr| matches!(e.as_const(), Some(Datum::Bool(false)));
+    query.rels.iter().any(|r| r.id == rel && r.security_quals.iter().any(is_false))
 }
 
 /// The results of a subquery that are not computed, since nobody reads them.

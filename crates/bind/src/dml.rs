@@ -1,11 +1,11 @@
 //! UPDATE and DELETE, and what all statements that change rows have in common: their table, its rules, RETURNING.
 
 use super::Binder;
-use super::from::table_columns;
+use super::from::{own_rows, table_columns};
 use super::ir::*;
 use super::scope::{ClauseKind, NsItem, Scope, TargetName};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
+use kilndb_catalog::trigger::{BEFORE, DELETE, INSERT, INSTEAD, ROW, UPDATE};
 use kilndb_catalog::{CastContext, Column, Table, TableKind};
 use kilndb_syntax::{Node, nodes, raw};
 use kilndb_types::{Datum, oids};
@@ -363,7 +363,7 @@ impl Binder<'_> {
     pub(super) fn target_rel(
         &self,
         dml: &Dml,
-        target: TargetName<'_>,
+        (target, named): (TargetName<'_>, Option<&nodes::RangeVar>),
         q: &mut Query,
         scope: &mut Scope<'_>,
     ) -> Result<()> {
@@ -380,7 +380,7 @@ impl Binder<'_> {
             columns: table_columns(&dml.table),
             kind,
             lateral: false,
-            security_quals: Vec::new(),
+            security_quals: named.map_or_else(Vec::new, |named| own_rows(named, &dml.table)),
         });
         q.from.push(JoinTree::Rel(dml.rel));
         Ok(())
@@ -402,7 +402,7 @@ impl Binder<'_> {
         let table = self.dml_target(s.relation(), "update")?;
         let target = TargetName::new(s.relation(), &table);
         let mut dml = self.new_dml(DmlKind::Update, table.clone());
-        self.target_rel(&dml, target, &mut q, &mut scope)?;
+        self.target_rel(&dml, (target, s.relation()), &mut q, &mut scope)?;
         self.bind_from(s.from_clause(), &mut scope, &mut q)?;
         scope.clause = ClauseKind::UpdateSource;
         dml.assignments = self.bind_set(s.target_list().iter(), &table, dml.rel, &scope)?;
@@ -426,7 +426,7 @@ impl Binder<'_> {
         let table = self.dml_target(s.relation(), "delete from")?;
         let target = TargetName::new(s.relation(), &table);
         let mut dml = self.new_dml(DmlKind::Delete, table.clone());
-        self.target_rel(&dml, target, &mut q, &mut scope)?;
+        self.target_rel(&dml, (target, s.relation()), &mut q, &mut scope)?;
         self.bind_from(s.using_clause(), &mut scope, &mut q)?;
         scope.clause = ClauseKind::Where;
         q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
@@ -444,12 +444,23 @@ impl Binder<'_> {
 /// indexes have new entries only for other values.
 fn rule_functions(dml: &Dml) -> Vec<Oid> {
     let mut functions = Vec::new();
-    let is_update = dml.kind == DmlKind::Update;
-    let assigned = |attnum: i16| dml.assignments.iter().any(|a| dml.table.columns[a.column].attnum == attnum);
+    let merges = |wanted: fn(&MergeCommand) -> bool| dml.merge.iter().any(|merge| wanted(&merge.action));
+    let is_update = match dml.kind {
+        DmlKind::Merge => !merges(|command| matches!(command, MergeCommand::Insert(_))),
+        kind => kind == DmlKind::Update,
+    };
+    let merged = dml.merge.iter().filter_map(|merge| match &merge.action {
+        MergeCommand::Update(assignments) => Some(assignments),
+        _ => None,
+    });
+    let assignments: Vec<&Assignment> = dml.assignments.iter().chain(merged.flatten()).collect();
+    // A trigger may change the sources too.
+    let is_triggered = dml.table.triggers.iter().any(|t| t.is(ROW | BEFORE | UPDATE) && t.enabled != b'D');
+    let assigned = |attnum: i16| assignments.iter().any(|a| dml.table.columns[a.column].attnum == attnum);
     for generated in &dml.generated {
         let mut used = Vec::new();
         generated.expr.columns(&mut used);
-        if !is_update || used.iter().any(|c| assigned(c.att)) {
+        if !is_update || is_triggered || used.iter().any(|c| assigned(c.att)) {
             generated.expr.user_functions(&mut functions);
         }
     }

@@ -153,9 +153,9 @@ impl Binder<'_> {
                     id: rel,
                     alias,
                     columns: table_columns(&table),
+                    security_quals: own_rows(v, &table),
                     kind: RelKind::Table(table),
                     lateral: false,
-                    security_quals: Vec::new(),
                 });
                 Ok((JoinTree::Rel(rel), vec![item]))
             }
@@ -544,4 +544,10 @@ fn is_plain_unnest(call: &nodes::FuncCall) -> bool {
         && matches!(call.agg_filter(), Node::None)
         && call.over().is_none()
         && !(call.agg_star || call.agg_distinct || call.agg_within_group || call.func_variadic)
+}
+
+/// ONLY of a partitioned table: all rows are in its partitions, so none is there.
+pub(crate) fn own_rows(named: &nodes::RangeVar, table: &Table) -> Vec<Expr> {
+    let has_none = !named.inh && table.kind == TableKind::Partitioned;
+    has_none.then(|| Expr::bool(false)).into_iter().collect()
 }

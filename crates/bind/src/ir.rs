@@ -358,7 +358,7 @@ pub struct Rel {
     pub columns: Vec<RelColumn>,
     pub kind: RelKind,
     pub lateral: bool,
-    /// What row security lets through of a table: a row must meet all of them, in this order, before anything that could
+    /// What row security lets through of a table, and that there are no rows in a partitioned table itself: a row must meet all of them, in this order, before anything that could
     /// tell of it is asked of it.
     pub security_quals: Vec<Expr>,
 }

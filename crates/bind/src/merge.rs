@@ -6,7 +6,7 @@
 //! 2. RETURNING is bound once, with `Dml::excluded_rel` for the target's columns; what they are depends on the action.
 
 use super::Binder;
-use super::from::table_columns;
+use super::from::{own_rows, table_columns};
 use super::insert::refuse_value;
 use super::ir::*;
 use super::scope::{ClauseKind, Scope, TargetName};
@@ -166,7 +166,8 @@ impl Binder<'_> {
         let mut on = on;
         on.rewrite(&mut place)?;
         dml.rewrite(&mut place)?;
-        let target_rel = self.merge_target_rel(target.name, &dml)?;
+        let mut target_rel = self.merge_target_rel(target.name, &dml)?;
+        target_rel.security_quals = s.relation().map_or_else(Vec::new, |named| own_rows(named, &dml.table));
         q.rels.push(target_rel);
         join_target(&mut q, dml.rel, source, join_kind, on.clone());
         if let Some(moved) = moved {

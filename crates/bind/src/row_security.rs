@@ -104,12 +104,9 @@ impl RowSecurityRewriter<'_, '_> {
     /// A table that is read, or whose rows are locked.
     fn relation(&mut self, rel: &mut Rel) -> Result<()> {
         let Some(secured) = self.secured(rel.id)? else { return Ok(()) };
-        let mut quals = Vec::new();
-        if secured.access.required & privilege::UPDATE != 0 {
-            self.add_quals(&secured, UPDATE, &mut quals)?;
-        }
-        self.add_quals(&secured, SELECT, &mut quals)?;
-        rel.security_quals = quals;
+        let locks = secured.access.required & privilege::UPDATE != 0;
+        let commands: &[u8] = if locks { &[UPDATE, SELECT] } else { &[SELECT] };
+        rel.security_quals.extend(self.quals(&secured, commands)?);
         Ok(())
     }
 
@@ -119,17 +116,14 @@ impl RowSecurityRewriter<'_, '_> {
         let others = access.other_rels.iter();
         let reads = !access.selected.is_empty()
             || others.chain([&access.rel]).any(|rel| self.read.get(rel).is_some_and(|columns| !columns.is_empty()));
-        let mut quals = Vec::new();
-        match dml.kind {
-            DmlKind::Update => self.add_quals(&secured, UPDATE, &mut quals)?,
-            DmlKind::Delete => self.add_quals(&secured, DELETE, &mut quals)?,
-            DmlKind::Insert | DmlKind::Merge => {}
-        }
-        if dml.kind != DmlKind::Insert && reads {
-            self.add_quals(&secured, SELECT, &mut quals)?;
-        }
+        let mut commands = match dml.kind {
+            DmlKind::Update => vec![UPDATE],
+            DmlKind::Delete => vec![DELETE],
+            DmlKind::Insert | DmlKind::Merge => Vec::new(),
+        };
+        commands.extend((dml.kind != DmlKind::Insert && reads).then_some(SELECT));
         if let Some(rel) = rels.iter_mut().find(|rel| rel.id == dml.rel) {
-            rel.security_quals = quals;
+            rel.security_quals.extend(self.quals(&secured, &commands)?);
         }
         let mut checks = CheckList { rewriter: self, secured: &secured, dml, reads, list: Vec::new() };
         match checks.dml.kind {
@@ -142,25 +136,26 @@ impl RowSecurityRewriter<'_, '_> {
         Ok(())
     }
 
-    /// The conditions by which rows are there for a command: the restrictive policies', then those of which one must
-    /// hold; nothing is there without one of the latter.
-    fn add_quals(&mut self, secured: &SecuredTable, command: u8, quals: &mut Vec<Expr>) -> Result<()> {
+    /// The conditions by which rows are there for these commands: the restrictive policies' of each, then those of which
+    /// one must hold. Without one of the latter no row is there and no policy is asked; what the policies read is asked
+    /// about all the same.
+    fn quals(&mut self, secured: &SecuredTable, commands: &[u8]) -> Result<Vec<Expr>> {
         let (rel, clause) = (secured.access.rel, PolicyClause::Using);
-        let mut add = |e: Expr| {
-            if !quals.iter().any(|known| super::same(known, &e)) {
-                quals.push(e);
-            }
-        };
-        match self.permissive(secured, (command, clause), rel)? {
-            Some(permissive) => {
-                for (_, restrictive) in self.restrictive(secured, (command, clause), rel)? {
-                    add(restrictive);
+        let mut quals: Vec<Expr> = Vec::new();
+        let mut admits = true;
+        for command in commands {
+            let Some(permissive) = self.permissive(secured, (*command, clause), rel)? else {
+                admits = false;
+                continue;
+            };
+            let restrictive = self.restrictive(secured, (*command, clause), rel)?;
+            for e in restrictive.into_iter().map(|(_, e)| e).chain([permissive]) {
+                if !quals.iter().any(|known| super::same(known, &e)) {
+                    quals.push(e);
                 }
-                add(permissive);
             }
-            None => add(Expr::bool(false)),
         }
-        Ok(())
+        Ok(if admits { quals } else { vec![Expr::bool(false)] })
     }
 
     /// The OR of the permissive policies; None: there are none. PostgreSQL's order is that of names from the last on.

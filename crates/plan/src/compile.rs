@@ -9,6 +9,7 @@ use kilndb_bind::ir::*;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_types::functions::descriptor::{IntOp, IntWidth, Support};
 use kilndb_types::functions::{self, FunctionKind, ScalarFn};
+use kilndb_types::io::is_reg_type;
 use kilndb_types::types::{HeldAs, KeySubscript};
 use kilndb_types::{Datum, cast, key, oids};
 use std::sync::Arc;
@@ -470,7 +471,11 @@ impl Planner<'_> {
                         self.fold(CExpr::Cast { f, typmod: -1, explicit, arg: boxed }, true)?
                     }
                     _ if self.is_composite(to) => CExpr::Retag { ty: to, arg: boxed },
-                    _ => *boxed,
+                    // Elements are shown as what the array says that they are.
+                    _ => match self.catalog.type_by_oid(to)?.map_or(0, |t| t.element) {
+                        element if is_reg_type(element) && from != to => CExpr::RetagArray { element, arg: boxed },
+                        _ => *boxed,
+                    },
                 }
             }
             CastKind::InOut => {

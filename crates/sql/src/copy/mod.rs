@@ -72,6 +72,8 @@ fn copy_table(context: &mut SessionContext, s: &nodes::CopyStmt, runtime: &dyn R
                 .with_hint("Use the REFRESH MATERIALIZED VIEW command."))
         }
         TableKind::Partitioned if s.is_from => Ok(table),
+        // Its rows are had by a query.
+        TableKind::Partitioned if context.row_security_counts(&table)? => Ok(table),
         kind => {
             let word = match kind {
                 TableKind::View => "view",

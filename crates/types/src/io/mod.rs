@@ -34,7 +34,7 @@ pub(crate) fn trim(text: &str) -> &str {
 }
 
 /// True for the types held as object identifiers that [`crate::context::ObjectNames`] names.
-pub(crate) fn is_reg_type(oid: Oid) -> bool {
+pub fn is_reg_type(oid: Oid) -> bool {
     types::descriptor(oid).is_some_and(|ty| ty.held_as == HeldAs::NamedOid)
 }
 
