@@ -17,11 +17,9 @@ use super::access::{RelationAccess, columns_read};
 use super::ir::*;
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::Table;
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::row_security::{Policy, RolePolicies};
 use kilndb_types::Datum;
-use std::sync::Arc;
 
 /// Letters of pg_policy.polcmd.
 const SELECT: u8 = b'r';
@@ -168,7 +166,7 @@ impl RowSecurityRewriter<'_, '_> {
         let mut all = Vec::new();
         for policy in secured.of_command(command, true).rev() {
             if let Some(sql) = clause_of(policy, clause) {
-                all.push(self.condition(secured, sql, rel)?);
+                all.push(self.condition(secured, (policy, sql), rel)?);
             }
         }
         Ok(match all.len() {
@@ -187,7 +185,7 @@ impl RowSecurityRewriter<'_, '_> {
         let mut all = Vec::new();
         for policy in secured.of_command(command, false) {
             if let Some(sql) = clause_of(policy, clause) {
-                all.push((policy.name.clone(), self.condition(secured, sql, rel)?));
+                all.push((policy.name.clone(), self.condition(secured, (policy, sql), rel)?));
             }
         }
         Ok(all)
@@ -195,20 +193,19 @@ impl RowSecurityRewriter<'_, '_> {
 
     /// A policy's expression over the rows of `rel`, for whom the table is read. Its subqueries get the policies of
     /// their own tables.
-    fn condition(&mut self, secured: &SecuredTable, sql: &str, rel: u32) -> Result<Expr> {
+    fn condition(&mut self, secured: &SecuredTable, (policy, sql): (&Policy, &str), rel: u32) -> Result<Expr> {
         let table = &secured.access.table;
-        let before = self.binder.replace_check_as(secured.access.check_as);
-        let bound = self.binder.bind_catalog_sql(sql, table, rel);
-        self.binder.replace_check_as(before);
-        let mut condition = self.binder.coerce_bool(bound?, "POLICY")?;
+        let mut condition = self.bound(secured, sql, rel)?;
         if rel != secured.access.rel {
             condition.rewrite(&mut |e| {
                 place_new_row(e, rel, table.oid);
                 Ok(())
             })?;
         }
+        if self.under_way.contains(&table.oid) {
+            self.refuse_recursion(secured, policy, rel)?;
+        }
         if condition.has_sublink() {
-            self.refuse_recursion(table)?;
             self.under_way.push(table.oid);
             let done = self.subqueries_of(&mut condition);
             self.under_way.pop();
@@ -217,12 +214,23 @@ impl RowSecurityRewriter<'_, '_> {
         Ok(condition)
     }
 
-    fn refuse_recursion(&self, table: &Arc<Table>) -> Result<()> {
-        if !self.under_way.contains(&table.oid) {
-            return Ok(());
+    fn bound(&self, secured: &SecuredTable, sql: &str, rel: u32) -> Result<Expr> {
+        let before = self.binder.replace_check_as(secured.access.check_as);
+        let bound = self.binder.bind_catalog_sql(sql, &secured.access.table, rel);
+        self.binder.replace_check_as(before);
+        self.binder.coerce_bool(bound?, "POLICY")
+    }
+
+    /// 42P17 for a policy with a subquery in either of its expressions, of a table whose policies are under way.
+    fn refuse_recursion(&self, secured: &SecuredTable, policy: &Policy, rel: u32) -> Result<()> {
+        for sql in policy.using_sql.iter().chain(&policy.check_sql) {
+            if self.bound(secured, sql, rel)?.has_sublink() {
+                let name = &secured.access.table.name;
+                let message = format!("infinite recursion detected in policy for relation \"{name}\"");
+                return Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message));
+            }
         }
-        let message = format!("infinite recursion detected in policy for relation \"{}\"", table.name);
-        Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message))
+        Ok(())
     }
 }
 

@@ -118,7 +118,7 @@ impl Definitions<'_> {
                     let Some(text) = row.text(column).filter(may_name) else { continue };
                     let meaning = self
                         .context_mut()
-                        .with_catalog(runtime, |host| Meaning::of(host, table.table, row, column, text))?;
+                        .with_trusted_catalog(runtime, |host| Meaning::of(host, table.table, row, column, text))?;
                     let Some(meaning) = meaning else { continue };
                     if let Meaning::Expressions(parts, _) = &meaning {
                         refuse_nameless(parts, columns)?;
@@ -135,7 +135,7 @@ impl Definitions<'_> {
             txn.next_command();
         }
         for text in &kept {
-            let new = self.context_mut().with_catalog(runtime, |host| text.meaning.written(host, false))?;
+            let new = self.context_mut().with_trusted_catalog(runtime, |host| text.meaning.written(host, false))?;
             if new != text.text {
                 self.store_text(text, &new, runtime)?;
             }
@@ -165,7 +165,7 @@ impl Definitions<'_> {
 
     /// A text as it is to be after the change; how, see [`TrackedText::with_names`].
     fn write_text(&mut self, kept: &KeptText, in_from: bool, runtime: &dyn Runtime) -> Result<()> {
-        let new = self.context_mut().with_catalog(runtime, |host| kept.meaning.written(host, in_from))?;
+        let new = self.context_mut().with_trusted_catalog(runtime, |host| kept.meaning.written(host, in_from))?;
         self.store_text(kept, &new, runtime)
     }
 
@@ -196,7 +196,7 @@ impl Definitions<'_> {
         let Meaning::Expressions(_, references) = &kept.meaning else { return Ok(None) };
         let Some(row) = self.row_of(kept)? else { return Ok(None) };
         let (table, text) = (kept.table.table, row.text(kept.column).unwrap_or(""));
-        let bound = self.context_mut().with_catalog(runtime, |host| {
+        let bound = self.context_mut().with_trusted_catalog(runtime, |host| {
             let parts = bound_parts(host, table, &row, kept.column, text)?;
             Ok(parts.iter().flat_map(|(_, part)| part.references()).collect::<BTreeSet<_>>())
         });

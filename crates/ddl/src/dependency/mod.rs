@@ -162,7 +162,7 @@ impl Definitions<'_> {
         if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
-        let compared = self.context_mut().with_catalog(runtime, |host| {
+        let compared = self.context_mut().with_trusted_catalog(runtime, |host| {
             let read = RowsRead::new(host);
             let tracked = changed.iter().filter(|(class, object)| is_tracked(*class, *object));
             tracked
@@ -235,8 +235,9 @@ impl Definitions<'_> {
     }
 
     fn compare_definition(&mut self, object: ObjectAddress, runtime: &dyn Runtime) -> Result<Compared> {
-        self.context_mut()
-            .with_catalog(runtime, |host| Compared::of(&RowsRead::new(host), object.class, object.object, false))
+        self.context_mut().with_trusted_catalog(runtime, |host| {
+            Compared::of(&RowsRead::new(host), object.class, object.object, false)
+        })
     }
 
     fn unbound(&mut self, object: ObjectAddress, e: &Error, runtime: &dyn Runtime) -> Result<String> {
