@@ -182,6 +182,8 @@ struct AccessCollector<'q> {
     /// Where each relation stands in the order in which privileges are asked about.
     places: HashMap<u32, usize>,
     columns: HashMap<u32, Vec<i16>>,
+    /// Those of them whose values somebody wants.
+    computed: HashMap<u32, Vec<i16>>,
     /// How many results that nobody reads are around what is looked at: no function of theirs is called, no subquery
     /// run.
     unread_depth: usize,
@@ -224,13 +226,16 @@ impl<'q> AccessCollector<'q> {
         done?;
         self.policies(query)?;
         let is_lateral = query.rels.iter().any(|rel| rel.lateral);
+        // What is not computed of a UNION ALL is not computed of its arms.
+        let is_append = matches!(&query.body, QueryBody::SetOp { op: SetOp::Union, all: true, .. });
+        let used_of_arms = used.filter(|_| is_append && query.rels.is_empty() && query.ctes.is_empty());
         let mut done = Ok(());
         query.for_subqueries(&mut |q| {
             if done.is_ok() {
                 let holds = |rel: &&Rel| matches!(&rel.kind, RelKind::Subquery(inner) if std::ptr::eq(&**inner, q));
                 let rel = query.rels.iter().find(holds).filter(|_| !is_lateral);
-                let used = rel.map(|rel| self.columns.get(&rel.id).cloned().unwrap_or_default());
-                done = self.query(q, used.as_deref());
+                let computed = rel.map(|rel| self.computed.get(&rel.id).cloned().unwrap_or_default());
+                done = self.query(q, computed.as_deref().or(used_of_arms));
             }
         });
         done
@@ -268,9 +273,11 @@ impl<'q> AccessCollector<'q> {
     fn expression(&mut self, e: &'q Expr) -> Result<()> {
         kilndb_base::stack::check()?;
         if let ExprKind::Column(c) = &e.kind {
-            let columns = self.columns.entry(c.rel).or_default();
-            if !columns.contains(&c.att) {
-                columns.push(c.att);
+            let maps = [Some(&mut self.columns), Some(&mut self.computed).filter(|_| self.unread_depth == 0)];
+            for columns in maps.into_iter().flatten().map(|map| map.entry(c.rel).or_default()) {
+                if !columns.contains(&c.att) {
+                    columns.push(c.att);
+                }
             }
             return Ok(());
         }

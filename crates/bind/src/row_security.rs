@@ -148,7 +148,7 @@ impl RowSecurityRewriter<'_, '_> {
             };
             let restrictive = self.restrictive(secured, (*command, clause), rel)?;
             for e in restrictive.into_iter().map(|(_, e)| e).chain([permissive]) {
-                if !quals.iter().any(|known| super::same(known, &e)) {
+                if !is_true(&e) && !quals.iter().any(|known| super::same(known, &e)) {
                     quals.push(e);
                 }
             }
@@ -164,10 +164,16 @@ impl RowSecurityRewriter<'_, '_> {
         rel: u32,
     ) -> Result<Option<Expr>> {
         let mut all = Vec::new();
+        let known = self.binder.accesses.borrow().len();
         for policy in secured.of_command(command, true).rev() {
             if let Some(sql) = clause_of(policy, clause) {
                 all.push(self.condition(secured, (policy, sql), rel)?);
             }
+        }
+        if all.iter().any(is_true) {
+            // The others are never asked.
+            self.binder.accesses.borrow_mut().truncate(known);
+            return Ok(Some(Expr::bool(true)));
         }
         Ok(match all.len() {
             0 => None,
@@ -232,6 +238,10 @@ impl RowSecurityRewriter<'_, '_> {
         }
         Ok(())
     }
+}
+
+fn is_true(e: &Expr) -> bool {
+    matches!(e.as_const(), Some(Datum::Bool(true)))
 }
 
 /// A new row is checked before it has a place: its ctid is PostgreSQL's invalid one.
@@ -320,7 +330,7 @@ impl CheckList<'_, '_, '_> {
         }
         for (policy, condition) in found {
             let is_known = |c: &RowCheck| c.kind == kind && c.policy == policy && super::same(&c.condition, &condition);
-            if !self.list.iter().any(is_known) {
+            if !is_true(&condition) && !self.list.iter().any(is_known) {
                 self.list.push(RowCheck { kind, policy, condition });
             }
         }
