@@ -114,10 +114,9 @@ impl RowSecurityRewriter<'_, '_> {
 
     fn changed_table(&mut self, dml: &mut Dml, rels: &mut [Rel]) -> Result<()> {
         let Some(secured) = self.secured(dml.rel)? else { return Ok(()) };
-        let access = &secured.access;
-        let others = access.other_rels.iter();
-        let reads = !access.selected.is_empty()
-            || others.chain([&access.rel]).any(|rel| self.read.get(rel).is_some_and(|columns| !columns.is_empty()));
+        let mut access = secured.access.clone();
+        access.add_selected(&self.read);
+        let reads = !access.selected.is_empty();
         let mut quals = Vec::new();
         match dml.kind {
             DmlKind::Update => self.add_quals(&secured, UPDATE, &mut quals)?,
@@ -128,6 +127,8 @@ impl RowSecurityRewriter<'_, '_> {
             self.add_quals(&secured, SELECT, &mut quals)?;
         }
         if let Some(rel) = rels.iter_mut().find(|rel| rel.id == dml.rel) {
+            // Conditions of views come after the policies of the table.
+            quals.append(&mut rel.security_quals);
             rel.security_quals = quals;
         }
         let mut checks = CheckList { rewriter: self, secured: &secured, dml, reads, list: Vec::new() };
@@ -137,7 +138,8 @@ impl RowSecurityRewriter<'_, '_> {
             DmlKind::Delete => {}
             DmlKind::Merge => checks.of_merge()?,
         }
-        dml.row_checks = checks.list;
+        let list = checks.list;
+        dml.row_checks.splice(0..0, list);
         Ok(())
     }
 
@@ -287,7 +289,7 @@ impl CheckList<'_, '_, '_> {
     /// The check of all permissive policies of a command, then one for each that is restrictive.
     fn add(&mut self, kind: RowCheckKind, command: u8, clause: PolicyClause) -> Result<()> {
         let rel = match kind {
-            RowCheckKind::Insert | RowCheckKind::Update => self.dml.new_rel,
+            RowCheckKind::Insert | RowCheckKind::Update | RowCheckKind::View => self.dml.new_rel,
             _ => self.dml.rel,
         };
         let Some(permissive) = self.rewriter.permissive(self.secured, (command, clause), rel)? else {
