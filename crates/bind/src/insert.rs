@@ -3,8 +3,8 @@
 use super::Binder;
 use super::ir::*;
 use super::scope::{ClauseKind, Scope, TargetName};
-use kilndb_base::{Error, Result, sqlstate};
 use super::view_target::ViewChange;
+use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::{CastContext, Column, Table, TableKind};
 use kilndb_syntax::{Node, nodes, raw};
 use kilndb_types::{Datum, oids};
@@ -81,7 +81,13 @@ impl Binder<'_> {
         if table.kind == TableKind::View {
             let overriding = vec![s.override_];
             let inference = inference.as_mut();
-            self.settle_view(ViewChange { query: &mut q, dml: &mut dml, inserted: inserted.clone(), overriding, inference })?;
+            self.settle_view(ViewChange {
+                query: &mut q,
+                dml: &mut dml,
+                inserted: inserted.clone(),
+                overriding,
+                inference,
+            })?;
         } else {
             self.add_defaults(&table, &positions, dml.new_rel, &mut dml.assignments)?;
         }

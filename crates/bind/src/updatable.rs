@@ -8,7 +8,7 @@
 
 use super::Binder;
 use super::ir::*;
-use kilndb_base::{Oid, Result};
+use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
 use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_syntax::{Node, nodes, raw};
@@ -19,6 +19,8 @@ pub(super) type Obstacle = &'static str;
 
 const NOT_OF_ONE_RELATION: Obstacle =
     "Views that do not select from a single table or view are not automatically updatable.";
+
+pub(super) const NO_COLUMN: Obstacle = "Views that have no updatable columns are not automatically updatable.";
 
 /// A view as columns and a condition over the rows of the one relation that it reads.
 pub(super) struct ViewOfRelation {
@@ -100,22 +102,19 @@ impl Binder<'_> {
     /// as the statement's.
     pub(super) fn view_of_relation(&self, view: &Table) -> Result<std::result::Result<ViewOfRelation, Obstacle>> {
         let sql = view.view_sql.as_deref().unwrap_or_default();
-        let noted = self.noted_accesses();
-        let bound = self.with_view_query(view, sql, |select| {
-            if let Some(obstacle) = refused_clause(select) {
-                return Ok(Err(obstacle));
-            }
-            let from = select.from_clause();
-            // Of a view in FROM nothing but its columns is wanted here.
-            self.opaque_view.set(from.len() == 1 && matches!(from.first(), Some(Node::RangeVar(_))));
-            let bound = self.bind_select(select, None);
-            self.opaque_view.set(false);
-            bound.map(Ok)
-        })?;
-        let q = match bound {
-            Ok(q) => q,
-            Err(obstacle) => return Ok(Err(obstacle)),
-        };
+        self.with_view_query(view, sql, |select| self.query_of_relation(select))
+    }
+
+    fn query_of_relation(&self, select: &nodes::SelectStmt) -> Result<std::result::Result<ViewOfRelation, Obstacle>> {
+        if let Some(obstacle) = refused_clause(select) {
+            return Ok(Err(obstacle));
+        }
+        let (noted, from) = (self.noted_accesses(), select.from_clause());
+        // Of a view in FROM nothing but its columns is wanted here.
+        self.opaque_view.set(from.len() == 1 && matches!(from.first(), Some(Node::RangeVar(_))));
+        let bound = self.bind_select(select, None);
+        self.opaque_view.set(false);
+        let q = bound?;
         if let Some(obstacle) = refused_target(&q) {
             return Ok(Err(obstacle));
         }
@@ -139,6 +138,21 @@ pub(super) fn has_instead(view: &Table, event: i16) -> bool {
     view.triggers.iter().any(|t| t.is(INSTEAD | event) && t.enabled != b'D')
 }
 
+/// Why WITH CHECK OPTION does not suit a view with this query; None: it does.
+pub fn check_option_obstacle(sql: &str, catalog: &dyn CatalogView) -> Result<Option<&'static str>> {
+    let script = kilndb_syntax::parse(sql)?;
+    let statements = script.statements();
+    let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else {
+        return Err(Error::internal("a view without a SELECT"));
+    };
+    let binder = Binder::new(catalog, Arc::from(sql), Vec::new());
+    Ok(match binder.trusting(|| binder.query_of_relation(select))? {
+        Ok(of) if !of.has_updatable_column() => Some(NO_COLUMN),
+        Ok(_) => None,
+        Err(obstacle) => Some(obstacle),
+    })
+}
+
 /// Which events a relation supports (pg_relation_is_updatable, pg_column_is_updatable), as bits of PostgreSQL's CmdType.
 /// `columns`: only these count; None: all.
 pub fn updatable_events(
@@ -155,6 +169,8 @@ pub fn updatable_events(
 const UPDATE_BIT: i32 = 1 << 2;
 const INSERT_BIT: i32 = 1 << 3;
 const DELETE_BIT: i32 = 1 << 4;
+/// What information_schema calls updatable.
+pub const UPDATE_AND_DELETE: i32 = UPDATE_BIT | DELETE_BIT;
 const ALL_BITS: i32 = UPDATE_BIT | INSERT_BIT | DELETE_BIT;
 
 impl Binder<'_> {

@@ -167,8 +167,7 @@ impl<'b, 'c> ColumnSubstitution<'b, 'c> {
                 let place = Expr::column(ColId { rel, att: ATT_CTID }, oids::TID, -1);
                 let is_absent = Expr::new(ExprKind::IsNull { arg: Box::new(place), negated: false }, oids::BOOL);
                 let (null, value) = (Expr::null(e.ty), e.clone());
-                e.kind =
-                    ExprKind::Case { arg: None, whens: vec![(is_absent, null)], otherwise: Some(Box::new(value)) };
+                e.kind = ExprKind::Case { arg: None, whens: vec![(is_absent, null)], otherwise: Some(Box::new(value)) };
             }
         }
     }

@@ -16,7 +16,7 @@ use super::access::{RelationAccess, columns_read};
 use super::from::table_columns;
 use super::ir::*;
 use super::onconflict::ConflictInference;
-use super::updatable::{Obstacle, ViewOfRelation, has_instead};
+use super::updatable::{NO_COLUMN, Obstacle, ViewOfRelation, has_instead};
 use super::view_columns::ColumnSubstitution;
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Result, sqlstate};
@@ -228,9 +228,7 @@ impl Binder<'_> {
         let writes = s.writes();
         let of = match self.view_of_relation(&view)? {
             Ok(of) if !writes || of.has_updatable_column() => of,
-            Ok(_) => {
-                return Err(s.refuse("Views that have no updatable columns are not automatically updatable."));
-            }
+            Ok(_) => return Err(s.refuse(NO_COLUMN)),
             Err(obstacle) => return Err(s.refuse(obstacle)),
         };
         if writes && let Some((position, obstacle)) = s.refused_column(&of)? {

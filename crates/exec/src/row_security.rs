@@ -36,7 +36,12 @@ pub(super) fn has_view_checks(m: &ModifyPlan) -> bool {
 }
 
 /// Judges a row that has been stored by WITH CHECK OPTION of the views that it came through.
-pub(super) fn check_stored(m: &ModifyPlan, values: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+pub(super) fn check_stored(
+    m: &ModifyPlan,
+    values: &[Datum],
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     if !has_view_checks(m) {
         return Ok(());
     }
