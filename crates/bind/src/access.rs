@@ -39,6 +39,24 @@ pub struct RelationAccess {
     pub selected: Vec<i16>,
     pub inserted: Vec<i16>,
     pub updated: Vec<i16>,
+    /// What is read of it is known: what a view's columns and conditions have become reads nothing more.
+    pub is_complete: bool,
+}
+
+impl RelationAccess {
+    /// Adds the columns that the statement reads of the relation, of those that it reads at all.
+    pub(super) fn add_selected(&mut self, read: &HashMap<u32, Vec<i16>>) {
+        if self.is_complete {
+            return;
+        }
+        for columns in std::iter::once(&self.rel).chain(&self.other_rels).filter_map(|rel| read.get(rel)) {
+            for column in columns {
+                if !self.selected.contains(column) {
+                    self.selected.push(*column);
+                }
+            }
+        }
+    }
 }
 
 /// A function that not everybody may call.
@@ -65,7 +83,12 @@ pub struct StatementAccess {
 impl Binder<'_> {
     /// Notes that the statement does this to a relation that it names.
     pub(crate) fn note_access(&self, rel: u32, table: &Arc<Table>, required: u64) {
-        self.accesses.borrow_mut().push(RelationAccess {
+        let access = self.new_access(rel, table, required);
+        self.accesses.borrow_mut().push(access);
+    }
+
+    fn new_access(&self, rel: u32, table: &Arc<Table>, required: u64) -> RelationAccess {
+        RelationAccess {
             rel,
             other_rels: Vec::new(),
             table: table.clone(),
@@ -74,11 +97,31 @@ impl Binder<'_> {
             selected: Vec::new(),
             inserted: Vec::new(),
             updated: Vec::new(),
-        });
+            is_complete: false,
+        }
+    }
+
+    /// How many accesses have been noted.
+    pub(super) fn noted_accesses(&self) -> usize {
+        self.accesses.borrow().len()
+    }
+
+    /// Of the accesses noted since there were `from`, forgets those that are not `wanted`.
+    pub(super) fn retain_accesses(&self, from: usize, wanted: impl Fn(&RelationAccess) -> bool) {
+        let mut accesses = self.accesses.borrow_mut();
+        let from = from.min(accesses.len());
+        let later = accesses.split_off(from);
+        accesses.extend(later.into_iter().filter(wanted));
     }
 
     /// Notes what a statement that changes rows does to its table.
     pub(crate) fn note_change(&self, dml: &Dml, inserted: &[i16]) {
+        let access = self.access_of_change(dml, inserted);
+        self.accesses.borrow_mut().push(access);
+    }
+
+    /// What a statement that changes rows does to the relation that it names.
+    pub(super) fn access_of_change(&self, dml: &Dml, inserted: &[i16]) -> RelationAccess {
         let column = |a: &Assignment| dml.table.columns[a.column].attnum;
         let mut updated: Vec<i16> = Vec::new();
         let mut required = match dml.kind {
@@ -105,19 +148,18 @@ impl Binder<'_> {
                 }
             }
         }
-        self.note_access(dml.rel, &dml.table, required);
-        if let Some(access) = self.accesses.borrow_mut().last_mut() {
-            access.other_rels = vec![dml.old_rel, dml.new_rel, dml.excluded_rel];
-            // The columns that conflicts are looked for by are read.
-            let arbiters = dml.on_conflict.iter().flat_map(|on_conflict| &on_conflict.arbiters);
-            for attnum in arbiters.flat_map(|index| &index.keys).map(|key| key.attnum) {
-                if attnum != 0 && !access.selected.contains(&attnum) {
-                    access.selected.push(attnum);
-                }
+        let mut access = self.new_access(dml.rel, &dml.table, required);
+        access.other_rels = vec![dml.old_rel, dml.new_rel, dml.excluded_rel];
+        // The columns that conflicts are looked for by are read.
+        let arbiters = dml.on_conflict.iter().flat_map(|on_conflict| &on_conflict.arbiters);
+        for attnum in arbiters.flat_map(|index| &index.keys).map(|key| key.attnum) {
+            if attnum != 0 && !access.selected.contains(&attnum) {
+                access.selected.push(attnum);
             }
-            access.inserted = inserted.to_vec();
-            access.updated = updated;
         }
+        access.inserted = inserted.to_vec();
+        access.updated = updated;
+        access
     }
 
     /// Rows that are locked may be about to be changed: UPDATE is needed on the relation, and on what a view or subquery
@@ -134,6 +176,15 @@ impl Binder<'_> {
         for access in self.accesses.borrow_mut().iter_mut().filter(|access| locked.contains(&access.rel)) {
             access.required |= privilege::UPDATE;
         }
+    }
+
+    pub(super) fn note_accesses(&self, accesses: impl IntoIterator<Item = RelationAccess>) {
+        self.accesses.borrow_mut().extend(accesses);
+    }
+
+    /// Whom what is bound is for.
+    pub(super) fn bound_for(&self) -> Option<Oid> {
+        self.check_as.get()
     }
 
     /// The whole statement with the policies of its tables, and its relations, for whoever plans it.
@@ -349,17 +400,15 @@ pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<Stat
     found.query(query, None)?;
     let places = &found.places;
     found.accesses.sort_by_key(|access| {
-        (access.table.kind != TableKind::View, places.get(&access.rel).copied().unwrap_or(usize::MAX))
+        // A view whose rows are changed stands where the table does that has them.
+        let rels = std::iter::once(&access.rel).chain(&access.other_rels);
+        let place = rels.filter_map(|rel| places.get(rel)).next();
+        (access.table.kind != TableKind::View, place.copied().unwrap_or(usize::MAX))
     });
     let mut relations = Vec::with_capacity(found.accesses.len());
     for access in found.accesses.iter().filter(|access| !found.unread.contains(&access.rel)) {
         let mut access = (*access).clone();
-        let rels = std::iter::once(access.rel).chain(access.other_rels.iter().copied());
-        for columns in rels.filter_map(|rel| found.columns.get(&rel)) {
-            access
-                .selected
-                .extend(columns.iter().filter(|c| !access.selected.contains(c)).copied().collect::<Vec<_>>());
-        }
+        access.add_selected(&found.columns);
         if !access.selected.is_empty() {
             access.required |= privilege::SELECT;
         }

@@ -4,23 +4,19 @@ use super::Binder;
 use super::from::{own_rows, table_columns};
 use super::ir::*;
 use super::scope::{ClauseKind, NsItem, Scope, TargetName};
+use super::view_target::ViewChange;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::trigger::{BEFORE, DELETE, INSERT, INSTEAD, ROW, UPDATE};
+use kilndb_catalog::trigger::{BEFORE, ROW, UPDATE};
 use kilndb_catalog::{CastContext, Column, Table, TableKind};
 use kilndb_syntax::{Node, nodes, raw};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 impl Binder<'_> {
-    pub(super) fn dml_target(&self, v: Option<&nodes::RangeVar>, verb: &str) -> Result<Arc<Table>> {
+    pub(super) fn dml_target(&self, v: Option<&nodes::RangeVar>) -> Result<Arc<Table>> {
         let Some(v) = v else { return Err(Error::internal("statement without a table")) };
         let table = self.find_table(v)?;
         self.note_written(&table);
-        let event = match verb {
-            "insert into" => INSERT,
-            "update" => UPDATE,
-            _ => DELETE,
-        };
         match table.kind {
             TableKind::Table | TableKind::Partitioned => {}
             TableKind::Materialized if self.maintained == table.oid => {}
@@ -28,13 +24,7 @@ impl Binder<'_> {
                 let message = format!("cannot change materialized view \"{}\"", table.name);
                 return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
             }
-            TableKind::View if table.triggers.iter().any(|t| t.is(INSTEAD | event) && t.enabled != b'D') => {}
-            TableKind::View => {
-                return Err(Error::unsupported(format!(
-                    "cannot {verb} view \"{}\": views are not updatable yet",
-                    table.name
-                )));
-            }
+            TableKind::View => {}
             TableKind::Sequence => {
                 return Err(Error::new(
                     sqlstate::WRONG_OBJECT_TYPE,
@@ -73,8 +63,12 @@ impl Binder<'_> {
         bound
     }
 
-    /// The value a column gets when none is given.
+    /// The value a column gets when none is given. That of a view's column is not known before it is clear whose column
+    /// it is.
     pub(crate) fn default_of(&self, table: &Table, column: &Column, rel: u32) -> Result<Expr> {
+        if table.kind == TableKind::View {
+            return Ok(Expr::new(ExprKind::Default, column.type_oid));
+        }
         if let Some(sequence) = column.identity_sequence {
             return self.assign(next_value(sequence), column, table);
         }
@@ -88,19 +82,38 @@ impl Binder<'_> {
         }
     }
 
+    /// The default that a view's column has by itself, or by its type.
+    pub(super) fn own_default(&self, view: &Table, column: &Column, rel: u32) -> Result<Option<Expr>> {
+        match &column.default_sql {
+            Some(sql) => {
+                let e = self.bind_catalog_sql(sql, view, rel)?;
+                self.assign(e, column, view).map(Some)
+            }
+            None => self.domain_default(view, column, rel),
+        }
+    }
+
     /// The default of the column's type; a domain may not be content with NULL.
     fn default_of_domain(&self, table: &Table, column: &Column, rel: u32) -> Result<Expr> {
+        if let Some(e) = self.domain_default(table, column, rel)? {
+            return Ok(e);
+        }
+        let ty = self.base_type(column.type_oid);
+        let null = Expr::null(ty);
+        Ok(if ty == column.type_oid { null } else { self.to_domain(null, column.type_oid, false) })
+    }
+
+    fn domain_default(&self, table: &Table, column: &Column, rel: u32) -> Result<Option<Expr>> {
         let mut ty = column.type_oid;
         while self.under_domain(ty).is_some() {
             let info = self.type_info(ty)?;
             if let Some(sql) = info.domain.as_ref().and_then(|d| d.default_sql.as_ref()) {
                 let e = self.bind_catalog_sql(sql, table, rel)?;
-                return self.assign(e, column, table);
+                return self.assign(e, column, table).map(Some);
             }
             ty = info.base_type;
         }
-        let null = Expr::null(ty);
-        Ok(if ty == column.type_oid { null } else { self.to_domain(null, column.type_oid, false) })
+        Ok(None)
     }
 
     /// Assignment conversion to a column's type.
@@ -276,18 +289,7 @@ impl Binder<'_> {
                 node => self.bind_value(node, scope)?,
             };
             let is_default = matches!(e.kind, ExprKind::Default);
-            if c.generated != 0 && !is_default {
-                let e =
-                    Error::new(sqlstate::GENERATED_ALWAYS, format!("column \"{name}\" can only be updated to DEFAULT"))
-                        .with_detail(format!("Column \"{name}\" is a generated column."));
-                return Err(e);
-            }
-            if c.identity == b'a' && !is_default {
-                let e =
-                    Error::new(sqlstate::GENERATED_ALWAYS, format!("column \"{name}\" can only be updated to DEFAULT"))
-                        .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."));
-                return Err(e);
-            }
+            refuse_update(c, &e)?;
             if c.generated != 0 {
                 continue;
             }
@@ -368,10 +370,9 @@ impl Binder<'_> {
         scope: &mut Scope<'_>,
     ) -> Result<()> {
         scope.items.push(target.item(dml.rel, &dml.table));
-        let kind = match &dml.table.view_sql {
-            Some(sql) if dml.table.kind == TableKind::View => {
-                RelKind::Subquery(SharedQuery::new(self.bind_view(&dml.table, sql)?))
-            }
+        // What stands for a view is decided when the statement is known.
+        let kind = match dml.table.kind {
+            TableKind::View => RelKind::Pseudo,
             _ => RelKind::Table(dml.table.clone()),
         };
         q.rels.push(Rel {
@@ -388,9 +389,22 @@ impl Binder<'_> {
 
     fn bind_where(&self, node: Node<'_>, scope: &Scope<'_>, dml: &Dml) -> Result<Option<Expr>> {
         match node {
+            Node::CurrentOfExpr(_) if dml.table.kind == TableKind::View => {
+                Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "WHERE CURRENT OF on a view is not implemented"))
+            }
             Node::CurrentOfExpr(c) => self.current_of(c, dml.rel, &dml.table),
             node => self.bind_condition(node, scope, "WHERE"),
         }
+    }
+
+    /// Finds out whose rows an UPDATE or DELETE changes, and notes it.
+    fn settle(&self, q: &mut Query, dml: &mut Dml) -> Result<()> {
+        if dml.table.kind != TableKind::View {
+            self.note_change(dml, &[]);
+            return Ok(());
+        }
+        self.settle_view(ViewChange { query: q, dml, inserted: Vec::new(), overriding: Vec::new(), inference: None })?;
+        Ok(())
     }
 
     pub(crate) fn bind_update(&self, s: &nodes::UpdateStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
@@ -399,7 +413,7 @@ impl Binder<'_> {
         if let Some(w) = s.with_clause() {
             self.bind_with(w, &mut scope, &mut q)?;
         }
-        let table = self.dml_target(s.relation(), "update")?;
+        let table = self.dml_target(s.relation())?;
         let target = TargetName::new(s.relation(), &table);
         let mut dml = self.new_dml(DmlKind::Update, table.clone());
         self.target_rel(&dml, (target, s.relation()), &mut q, &mut scope)?;
@@ -408,10 +422,10 @@ impl Binder<'_> {
         dml.assignments = self.bind_set(s.target_list().iter(), &table, dml.rel, &scope)?;
         scope.clause = ClauseKind::Where;
         q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
-        self.row_rules(&table, dml.new_rel, &mut dml)?;
-        self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
-        self.note_change(&dml, &[]);
+        self.settle(&mut q, &mut dml)?;
+        self.row_rules(&dml.table.clone(), dml.new_rel, &mut dml)?;
+        self.bind_triggers(&mut dml)?;
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
@@ -423,21 +437,34 @@ impl Binder<'_> {
         if let Some(w) = s.with_clause() {
             self.bind_with(w, &mut scope, &mut q)?;
         }
-        let table = self.dml_target(s.relation(), "delete from")?;
+        let table = self.dml_target(s.relation())?;
         let target = TargetName::new(s.relation(), &table);
         let mut dml = self.new_dml(DmlKind::Delete, table.clone());
         self.target_rel(&dml, (target, s.relation()), &mut q, &mut scope)?;
         self.bind_from(s.using_clause(), &mut scope, &mut q)?;
         scope.clause = ClauseKind::Where;
         q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
-        dml.indexes = self.bind_indexes(&table, dml.new_rel)?;
-        self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), target, dml.rel, &scope, &mut dml)?;
-        self.note_change(&dml, &[]);
+        self.settle(&mut q, &mut dml)?;
+        dml.indexes = self.bind_indexes(&dml.table, dml.new_rel)?;
+        self.bind_triggers(&mut dml)?;
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
     }
+}
+
+/// Refuses a value for a column that an UPDATE may not give one for.
+pub(super) fn refuse_update(c: &Column, e: &Expr) -> Result<()> {
+    let name = &c.name;
+    let why = match c {
+        _ if matches!(e.kind, ExprKind::Default) => return Ok(()),
+        c if c.generated != 0 => format!("Column \"{name}\" is a generated column."),
+        c if c.identity == b'a' => format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."),
+        _ => return Ok(()),
+    };
+    let message = format!("column \"{name}\" can only be updated to DEFAULT");
+    Err(Error::new(sqlstate::GENERATED_ALWAYS, message).with_detail(why))
 }
 
 /// The functions that a changed row's rules call. Of an UPDATE those of generated columns whose sources it assigns;

@@ -81,6 +81,7 @@ impl Binder<'_> {
 
     #[inline(never)]
     fn bind_range_var(&self, v: &nodes::RangeVar, scope: &Scope<'_>, q: &mut Query) -> Result<(JoinTree, Vec<NsItem>)> {
+        let is_opaque = self.opaque_view.take();
         let name = v.relname().unwrap_or("");
         let alias = v.alias().and_then(|a| a.aliasname()).unwrap_or(name).to_string();
         if v.schemaname().is_none()
@@ -118,7 +119,7 @@ impl Binder<'_> {
             self.note_access(rel, &table, SELECT);
         }
         match table.kind {
-            TableKind::View if !self.keeps_views => {
+            TableKind::View if !is_opaque && !self.keeps_views => {
                 let sql = table.view_sql.clone().unwrap_or_default();
                 let inner = self.bind_view(&table, &sql)?;
                 let columns: Vec<RelColumn> = table
@@ -163,17 +164,27 @@ impl Binder<'_> {
     }
 
     pub(super) fn bind_view(&self, table: &Table, sql: &str) -> Result<Query> {
+        let mut bound = self.with_view_query(table, sql, |select| self.bind_select(select, None))?;
+        bound.is_barrier = table.is_security_barrier;
+        Ok(bound)
+    }
+
+    /// Has `bind` bind the query of a view, for whom the view reads its relations.
+    pub(super) fn with_view_query<R>(
+        &self,
+        table: &Table,
+        sql: &str,
+        bind: impl FnOnce(&nodes::SelectStmt) -> Result<R>,
+    ) -> Result<R> {
         let script = kilndb_syntax::parse(sql)?;
         let statements = script.statements();
         let Some(Node::SelectStmt(s)) = statements.first().map(|s| s.node()) else {
             return Err(Error::internal(format!("view \"{}\" has no SELECT", table.name)));
         };
         let saved = self.source.replace(Arc::from(sql));
-        let bound = self.for_owner_of(table, || self.without_variables(|| self.bind_select(s, None)));
+        let bound = self.for_owner_of(table, || self.without_variables(|| bind(s)));
         self.source.replace(saved);
-        let mut bound = bound?;
-        bound.is_barrier = table.is_security_barrier;
-        Ok(bound)
+        bound
     }
 
     fn rename_columns(&self, item: &mut NsItem, alias: Option<&nodes::Alias>) -> Result<()> {

@@ -3,8 +3,9 @@
 use super::Binder;
 use super::ir::*;
 use super::scope::{ClauseKind, Scope, TargetName};
+use super::view_target::ViewChange;
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_catalog::{CastContext, Column, Table};
+use kilndb_catalog::{CastContext, Column, Table, TableKind};
 use kilndb_syntax::{Node, nodes, raw};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Binder<'_> {
         if let Some(w) = s.with_clause() {
             self.bind_with(w, &mut scope, &mut q)?;
         }
-        let table = self.dml_target(s.relation(), "insert into")?;
+        let table = self.dml_target(s.relation())?;
         let mut dml = self.new_dml(DmlKind::Insert, table.clone());
         let columns = self.insert_columns(s.cols().iter(), &table)?;
         let given = match s.select_stmt() {
@@ -69,16 +70,35 @@ impl Binder<'_> {
             }
             _ => return Err(Error::internal("INSERT without a source")),
         };
-        self.add_defaults(&table, &columns.list[..given], dml.new_rel, &mut dml.assignments)?;
-        self.row_rules(&table, dml.new_rel, &mut dml)?;
         let target = TargetName::new(s.relation(), &table);
-        if let Some(c) = s.on_conflict_clause() {
-            self.bind_on_conflict(c, target, &scope, &mut dml)?;
+        let mut inference = match s.on_conflict_clause() {
+            Some(c) => self.bind_on_conflict(c, target, &scope, &mut dml)?,
+            None => None,
+        };
+        self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
+        let positions: Vec<usize> = columns.list[..given].iter().map(|c| c.position).collect();
+        let inserted: Vec<i16> = positions.iter().map(|position| table.columns[*position].attnum).collect();
+        if table.kind == TableKind::View {
+            let overriding = vec![s.override_];
+            let inference = inference.as_mut();
+            self.settle_view(ViewChange {
+                query: &mut q,
+                dml: &mut dml,
+                inserted: inserted.clone(),
+                overriding,
+                inference,
+            })?;
+        } else {
+            self.add_defaults(&table, &positions, dml.new_rel, &mut dml.assignments)?;
+        }
+        self.row_rules(&dml.table.clone(), dml.new_rel, &mut dml)?;
+        if let Some(inference) = inference {
+            self.infer_arbiters(&inference, &mut dml)?;
         }
         self.bind_triggers(&mut dml)?;
-        self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
-        let inserted: Vec<i16> = columns.list[..given].iter().map(|c| table.columns[c.position].attnum).collect();
-        self.note_change(&dml, &inserted);
+        if table.kind != TableKind::View {
+            self.note_change(&dml, &inserted);
+        }
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
@@ -114,16 +134,16 @@ impl Binder<'_> {
         Ok(InsertColumns { list, explicit })
     }
 
-    /// Adds the defaults of the columns that no value is given for.
+    /// Adds the defaults of the columns that no value is given for, by position. Those of a view are its own business.
     pub(super) fn add_defaults(
         &self,
         table: &Table,
-        given: &[InsertColumn<'_>],
+        given: &[usize],
         rel: u32,
         assignments: &mut Vec<Assignment>,
     ) -> Result<()> {
         for (i, c) in table.columns.iter().enumerate() {
-            if c.dropped || c.generated != 0 || given.iter().any(|x| x.position == i) {
+            if c.dropped || c.generated != 0 || given.contains(&i) || table.kind == TableKind::View {
                 continue;
             }
             let expr = self.default_of(table, c, rel)?;
@@ -289,9 +309,8 @@ impl<'n> InsertSource<'_, '_, 'n> {
         &self.table.columns[self.columns.list[n].position]
     }
 
-    /// A value is ignored in favour of the column's default under OVERRIDING USER VALUE.
     fn is_overridden_by_default(&self, c: &Column) -> bool {
-        self.overriding == raw::OverridingKind::OVERRIDING_USER_VALUE && c.identity != 0
+        is_overridden_by_default(c, self.overriding)
     }
 
     fn refuse_value(&self, c: &Column) -> Result<()> {
@@ -335,6 +354,16 @@ fn is_plain_values(select: &nodes::SelectStmt) -> bool {
         && matches!(select.limit_count(), Node::None)
         && matches!(select.limit_offset(), Node::None)
         && select.with_clause().is_none()
+}
+
+/// A value is ignored in favour of the column's default under OVERRIDING USER VALUE.
+fn is_overridden_by_default(c: &Column, overriding: raw::OverridingKind::Type) -> bool {
+    overriding == raw::OverridingKind::OVERRIDING_USER_VALUE && c.identity != 0
+}
+
+/// Whether what is given for a column stands for the column's default.
+pub(super) fn wants_default(e: &Expr, c: &Column, overriding: raw::OverridingKind::Type) -> bool {
+    matches!(e.kind, ExprKind::Default) || is_overridden_by_default(c, overriding)
 }
 
 /// Refuses a value for a column that the user may not give one for.

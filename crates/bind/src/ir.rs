@@ -624,7 +624,7 @@ pub struct Dml {
     /// Expressions of defaults and generated columns, checks: over `new_rel`.
     pub generated: Vec<Assignment>,
     pub checks: Vec<(String, Expr)>,
-    /// What row security wants of new rows, and of rows that are found on the way.
+    /// What row security and views want of new rows, and of rows that are found on the way.
     pub row_checks: Vec<RowCheck>,
     /// Functions that generated columns, checks and index expressions call, which whoever changes a row must be allowed
     /// to call.
@@ -658,13 +658,15 @@ pub enum RowCheckKind {
     MergeUpdate,
     /// The row that MERGE is about to delete: over `rel`.
     MergeDelete,
+    /// A row that has been inserted or updated through a view WITH CHECK OPTION: over `new_rel`.
+    View,
 }
 
-/// A condition of row security that a row must meet, or the statement fails.
+/// A condition of row security or of a view that a row must meet, or the statement fails.
 #[derive(Clone, Debug)]
 pub struct RowCheck {
     pub kind: RowCheckKind,
-    /// The restrictive policy that it is; None: it stands for all that are permissive.
+    /// The restrictive policy that it is, or the view; None: it stands for all policies that are permissive.
     pub policy: Option<String>,
     pub condition: Expr,
 }

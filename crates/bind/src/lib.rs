@@ -45,7 +45,10 @@ mod text_scan;
 pub mod tracked_text;
 pub mod trigger;
 mod typename;
+pub mod updatable;
 pub mod variables;
+mod view_columns;
+mod view_target;
 pub mod walk;
 mod window;
 mod with;
@@ -91,6 +94,8 @@ pub struct Binder<'a> {
     accesses: RefCell<Vec<access::RelationAccess>>,
     /// The owner of the view that is being bound.
     check_as: Cell<Option<Oid>>,
+    /// A view that the next relation of FROM names is not looked into: nothing but its columns is wanted.
+    opaque_view: Cell<bool>,
     /// What is bound is a definition's text, which knows no variables of the routine that runs the statement.
     hides_variables: Cell<bool>,
     /// Views are taken for tables, for who wants to see what is written.
@@ -113,6 +118,7 @@ impl<'a> Binder<'a> {
             maintained: 0,
             accesses: RefCell::default(),
             check_as: Cell::new(None),
+            opaque_view: Cell::new(false),
             hides_variables: Cell::new(false),
             keeps_views: false,
         }

@@ -10,8 +10,9 @@ use super::from::{own_rows, table_columns};
 use super::insert::refuse_value;
 use super::ir::*;
 use super::scope::{ClauseKind, Scope, TargetName};
+use super::view_target::{SettledTarget, ViewChange};
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
+use kilndb_catalog::trigger::{DELETE, INSERT, UPDATE};
 use kilndb_catalog::{Table, TableKind};
 use kilndb_syntax::{Node, nodes, raw};
 use kilndb_types::{Datum, oids};
@@ -59,20 +60,6 @@ fn refuse_unreachable(clauses: &[&nodes::MergeWhenClause]) -> Result<()> {
     Ok(())
 }
 
-/// The triggers of a view must do all that the statement may do.
-fn check_view(view: &Table, events: &[i16]) -> Result<()> {
-    let has = |event: i16| view.triggers.iter().any(|t| t.is(INSTEAD | event) && t.enabled != b'D');
-    if !events.is_empty() && events.iter().all(|e| has(*e)) {
-        return Ok(());
-    }
-    if events.iter().any(|e| has(*e)) {
-        return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot merge into view \"{}\"", view.name))
-            .with_detail("MERGE is not supported for views with INSTEAD OF triggers for some actions but not all.")
-            .with_hint("To enable merging into the view, either provide a full set of INSTEAD OF triggers or drop the existing INSTEAD OF triggers."));
-    }
-    Err(Error::unsupported(format!("cannot merge into view \"{}\": views are not updatable yet", view.name)))
-}
-
 impl Binder<'_> {
     pub(crate) fn bind_merge_action(&self, m: &nodes::MergeSupportFunc, scope: &Scope<'_>) -> Result<Expr> {
         let mut level = Some(scope);
@@ -89,16 +76,12 @@ impl Binder<'_> {
         )
     }
 
-    fn merge_target(&self, s: &nodes::MergeStmt, clauses: &[&nodes::MergeWhenClause]) -> Result<Arc<Table>> {
+    fn merge_target(&self, s: &nodes::MergeStmt) -> Result<Arc<Table>> {
         let Some(v) = s.relation() else { return Err(Error::internal("MERGE without a target")) };
         let table = self.find_table(v)?;
         self.note_written(&table);
         match table.kind {
-            TableKind::Table | TableKind::Partitioned => {}
-            TableKind::View => {
-                let events: Vec<i16> = clauses.iter().map(|c| event_of(c)).filter(|e| *e != 0).collect();
-                check_view(&table, &events)?;
-            }
+            TableKind::Table | TableKind::Partitioned | TableKind::View => {}
             TableKind::Sequence | TableKind::Materialized => {
                 let message = format!("cannot execute MERGE on relation \"{}\"", table.name);
                 return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, message)
@@ -126,7 +109,7 @@ impl Binder<'_> {
         }
         let clauses: Vec<&nodes::MergeWhenClause> = s.merge_when_clauses().iter().collect();
         refuse_unreachable(&clauses)?;
-        let table = self.merge_target(s, &clauses)?;
+        let table = self.merge_target(s)?;
         let target = TargetName::new(s.relation(), &table);
         let mut dml = self.new_dml(DmlKind::Merge, table.clone());
         let (source, items) = self.bind_from_item(s.source_relation(), &scope, &mut q)?;
@@ -140,7 +123,7 @@ impl Binder<'_> {
         scope.items = items;
         scope.items.push(target.item(dml.rel, &table));
         scope.clause = ClauseKind::On;
-        let Some(on) = self.bind_condition(s.join_condition(), &scope, "JOIN/ON")? else {
+        let Some(mut on) = self.bind_condition(s.join_condition(), &scope, "JOIN/ON")? else {
             return Err(Error::internal("MERGE without a condition"));
         };
         self.bind_returning(s.returning_clause(), target, dml.excluded_rel, &scope, &mut dml)?;
@@ -148,8 +131,18 @@ impl Binder<'_> {
             let action = self.bind_merge_clause(clause, &scope, &dml)?;
             dml.merge.push(action);
         }
-        self.note_change(&dml, &self.merge_inserts(&clauses, &table)?);
-        self.row_rules(&table, dml.new_rel, &mut dml)?;
+        let inserted = self.merge_inserts(&clauses, &table)?;
+        let mut settled = SettledTarget::default();
+        if table.kind == TableKind::View {
+            let overriding = clauses.iter().map(|clause| clause.override_).collect();
+            dml.merge_on = Some(on);
+            settled =
+                self.settle_view(ViewChange { query: &mut q, dml: &mut dml, inserted, overriding, inference: None })?;
+            on = dml.merge_on.take().unwrap_or_else(|| Expr::bool(true));
+        } else {
+            self.note_change(&dml, &inserted);
+        }
+        self.row_rules(&dml.table.clone(), dml.new_rel, &mut dml)?;
         self.bind_triggers(&mut dml)?;
         let has = |when: MergeWhen| dml.merge.iter().any(|a| a.when == when);
         let by_source = has(MergeWhen::NotMatchedBySource);
@@ -163,11 +156,13 @@ impl Binder<'_> {
         let (source, marker) = if by_source { self.mark_source(&mut q, source)? } else { (source, None) };
         let moved = marker.as_ref().and_then(|m| m.moved.as_ref());
         let mut place = |e: &mut Expr| moved.map_or(Ok(()), |moved| moved.place(e));
-        let mut on = on;
         on.rewrite(&mut place)?;
         dml.rewrite(&mut place)?;
-        let mut target_rel = self.merge_target_rel(target.name, &dml)?;
-        target_rel.security_quals = s.relation().map_or_else(Vec::new, |named| own_rows(named, &dml.table));
+        if settled.alias.is_empty() {
+            settled.alias = target.name.to_string();
+        }
+        let mut target_rel = self.merge_target_rel(&settled, &dml)?;
+        target_rel.security_quals.extend(s.relation().map_or_else(Vec::new, |named| own_rows(named, &dml.table)));
         q.rels.push(target_rel);
         join_target(&mut q, dml.rel, source, join_kind, on.clone());
         if let Some(moved) = moved {
@@ -176,7 +171,17 @@ impl Binder<'_> {
         let present = marker
             .as_ref()
             .map(|m| Expr::new(ExprKind::IsNull { arg: Box::new(m.expr.clone()), negated: true }, oids::BOOL));
-        dml.merge_on = Expr::and_all(present.into_iter().chain([on]).collect());
+        // A newer version of a row may not be one of the view's any more.
+        let mut quals = settled.security_quals;
+        quals.iter_mut().try_for_each(|qual| {
+            qual.rewrite(&mut |e| {
+                if let ExprKind::SubLink(link) = &mut e.kind {
+                    link.id = self.new_rel();
+                }
+                Ok(())
+            })
+        })?;
+        dml.merge_on = Expr::and_all(present.into_iter().chain([on]).chain(quals).collect());
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
@@ -194,7 +199,7 @@ impl Binder<'_> {
     }
 
     /// The target as a FROM item. Of a view it has a column more, which is NULL where no row of the view stands.
-    fn merge_target_rel(&self, alias: &str, dml: &Dml) -> Result<Rel> {
+    fn merge_target_rel(&self, settled: &SettledTarget, dml: &Dml) -> Result<Rel> {
         let kind = match &dml.table.view_sql {
             Some(sql) if dml.table.kind == TableKind::View => {
                 RelKind::Subquery(SharedQuery::new(self.marked_view(&dml.table, sql)?))
@@ -205,7 +210,8 @@ impl Binder<'_> {
         if dml.table.kind == TableKind::View {
             columns.push(RelColumn { name: String::new(), ty: oids::BOOL, typmod: -1 });
         }
-        Ok(Rel { id: dml.rel, alias: alias.to_string(), columns, kind, lateral: false, security_quals: Vec::new() })
+        let (alias, security_quals) = (settled.alias.clone(), settled.security_quals.clone());
+        Ok(Rel { id: dml.rel, alias, columns, kind, lateral: false, security_quals })
     }
 
     /// The rows of a view, and a column that is true.
@@ -359,11 +365,14 @@ impl Binder<'_> {
                 refuse_value(c, clause.override_)?;
                 self.assign(e, c, table)?
             };
-            if c.generated == 0 && !matches!(expr.as_const(), Some(Datum::Null)) {
+            let is_null = matches!(expr.as_const(), Some(Datum::Null));
+            // Through a view a column that is given NULL is told from one that is given nothing.
+            if c.generated == 0 && (!is_null || table.kind == TableKind::View) {
                 assignments.push(Assignment { column: column.position, expr });
             }
         }
-        self.add_defaults(table, &columns.list[..given], dml.new_rel, &mut assignments)?;
+        let positions: Vec<usize> = columns.list[..given].iter().map(|c| c.position).collect();
+        self.add_defaults(table, &positions, dml.new_rel, &mut assignments)?;
         Ok(assignments)
     }
 }

@@ -7,6 +7,22 @@ use super::scope::{ClauseKind, NsItem, Scope, TargetName};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::{Node, nodes, raw};
 
+/// The columns and expressions that conflicts are looked for by, and the conditions that rows meet then: over
+/// `Dml::new_rel`.
+pub(super) struct ConflictInference {
+    wanted: Vec<Expr>,
+    given: Vec<Expr>,
+}
+
+impl ConflictInference {
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        self.wanted.iter().chain(&self.given)
+    }
+    pub fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        self.wanted.iter_mut().chain(&mut self.given)
+    }
+}
+
 impl Binder<'_> {
     pub(crate) fn bind_on_conflict(
         &self,
@@ -14,8 +30,9 @@ impl Binder<'_> {
         target: TargetName<'_>,
         scope: &Scope<'_>,
         dml: &mut Dml,
-    ) -> Result<()> {
+    ) -> Result<Option<ConflictInference>> {
         let table = dml.table.clone();
+        let mut inference = None;
         let mut arbiters = Vec::new();
         if let Some(infer) = c.infer() {
             if let Some(name) = infer.conname() {
@@ -29,7 +46,7 @@ impl Binder<'_> {
                     }
                 }
             } else {
-                self.infer_arbiters(infer, dml, &mut arbiters)?;
+                inference = Some(self.bind_inference(infer, dml)?);
             }
         }
         let update = if c.action == raw::OnConflictAction::ONCONFLICT_UPDATE {
@@ -55,15 +72,10 @@ impl Binder<'_> {
             None
         };
         dml.on_conflict = Some(OnConflict { arbiters, update });
-        Ok(())
+        Ok(inference)
     }
 
-    fn infer_arbiters(
-        &self,
-        infer: &nodes::InferClause,
-        dml: &Dml,
-        arbiters: &mut Vec<std::sync::Arc<kilndb_catalog::Index>>,
-    ) -> Result<()> {
+    fn bind_inference(&self, infer: &nodes::InferClause, dml: &Dml) -> Result<ConflictInference> {
         let table = &dml.table;
         let mut here = Scope::new(None);
         here.items.push(NsItem::of_table(dml.new_rel, table, &table.name));
@@ -97,6 +109,13 @@ impl Binder<'_> {
         if let Some(p) = predicate {
             p.conjuncts(&mut given);
         }
+        Ok(ConflictInference { wanted, given })
+    }
+
+    /// Makes the unique indexes that fit what the statement names arbiters.
+    pub(super) fn infer_arbiters(&self, inference: &ConflictInference, dml: &mut Dml) -> Result<()> {
+        let (table, ConflictInference { wanted, given }) = (&dml.table, inference);
+        let mut arbiters = Vec::new();
         for b in &dml.indexes {
             if !b.index.unique {
                 continue;
@@ -122,7 +141,7 @@ impl Binder<'_> {
                 && wanted.iter().all(|w| keys.iter().any(|k| same(w, k)));
             let implied = match &b.predicate {
                 None => true,
-                Some(p) => super::implies(self.catalog, &given, p),
+                Some(p) => super::implies(self.catalog, given, p),
             };
             if covers && implied {
                 arbiters.push(b.index.clone());
@@ -134,6 +153,9 @@ impl Binder<'_> {
                 "there is no unique or exclusion constraint matching the ON CONFLICT specification",
                 -1,
             );
+        }
+        if let Some(on_conflict) = &mut dml.on_conflict {
+            on_conflict.arbiters.extend(arbiters);
         }
         Ok(())
     }

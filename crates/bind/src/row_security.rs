@@ -110,10 +110,9 @@ impl RowSecurityRewriter<'_, '_> {
 
     fn changed_table(&mut self, dml: &mut Dml, rels: &mut [Rel]) -> Result<()> {
         let Some(secured) = self.secured(dml.rel)? else { return Ok(()) };
-        let access = &secured.access;
-        let others = access.other_rels.iter();
-        let reads = !access.selected.is_empty()
-            || others.chain([&access.rel]).any(|rel| self.read.get(rel).is_some_and(|columns| !columns.is_empty()));
+        let mut access = secured.access.clone();
+        access.add_selected(&self.read);
+        let reads = !access.selected.is_empty();
         let mut commands = match dml.kind {
             DmlKind::Update => vec![UPDATE],
             DmlKind::Delete => vec![DELETE],
@@ -121,7 +120,9 @@ impl RowSecurityRewriter<'_, '_> {
         };
         commands.extend((dml.kind != DmlKind::Insert && reads).then_some(SELECT));
         if let Some(rel) = rels.iter_mut().find(|rel| rel.id == dml.rel) {
-            rel.security_quals.extend(self.quals(&secured, &commands)?);
+            // Conditions of views come after the policies of the table.
+            let of_views = std::mem::replace(&mut rel.security_quals, self.quals(&secured, &commands)?);
+            rel.security_quals.extend(of_views);
         }
         let mut checks = CheckList { rewriter: self, secured: &secured, dml, reads, list: Vec::new() };
         match checks.dml.kind {
@@ -130,7 +131,8 @@ impl RowSecurityRewriter<'_, '_> {
             DmlKind::Delete => {}
             DmlKind::Merge => checks.of_merge()?,
         }
-        dml.row_checks = checks.list;
+        let list = checks.list;
+        dml.row_checks.splice(0..0, list);
         Ok(())
     }
 
@@ -317,7 +319,7 @@ impl CheckList<'_, '_, '_> {
     /// The check of all permissive policies of a command, then one for each that is restrictive.
     fn add(&mut self, kind: RowCheckKind, command: u8, clause: PolicyClause) -> Result<()> {
         let rel = match kind {
-            RowCheckKind::Insert | RowCheckKind::Update => self.dml.new_rel,
+            RowCheckKind::Insert | RowCheckKind::Update | RowCheckKind::View => self.dml.new_rel,
             _ => self.dml.rel,
         };
         let Some(permissive) = self.rewriter.permissive(self.secured, (command, clause), rel)? else {

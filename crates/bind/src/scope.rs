@@ -3,7 +3,7 @@
 use super::Binder;
 use super::ir::*;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::Table;
+use kilndb_catalog::{Table, TableKind};
 use kilndb_syntax::nodes;
 use kilndb_types::oids;
 
@@ -74,7 +74,8 @@ impl NsItem {
             .collect();
         let mut item = NsItem::new(Some(alias.to_string()), rel, columns);
         item.row_type = table.type_oid;
-        item.is_table = true;
+        // A view has no system columns.
+        item.is_table = table.kind != TableKind::View;
         item.table_oid = table.oid;
         item
     }

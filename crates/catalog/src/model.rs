@@ -65,6 +65,8 @@ pub struct Table {
     pub is_security_invoker: bool,
     /// A view that hides rows from functions that could tell of them.
     pub is_security_barrier: bool,
+    /// WITH CHECK OPTION of a view.
+    pub check_option: Option<CheckOption>,
     /// Policies that hide rows; None: row security is not enabled.
     pub row_security: Option<Arc<super::row_security::RowSecurity>>,
     pub kind: TableKind,
@@ -108,6 +110,26 @@ pub struct Table {
     pub sequence: Option<SequenceOptions>,
     /// The statistics of columns, as far as they have been read.
     pub statistics: Arc<ColumnStatisticsCache>,
+}
+
+/// Which conditions a row that is written through a view must meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckOption {
+    /// The view's own.
+    Local,
+    /// Those of all views below it, too.
+    Cascaded,
+}
+
+impl CheckOption {
+    /// What pg_class.reloptions says.
+    pub fn of_options(options: &[String]) -> Option<CheckOption> {
+        let value = options.iter().find_map(|option| option.strip_prefix("check_option="))?;
+        match value {
+            "cascaded" => Some(CheckOption::Cascaded),
+            _ => Some(CheckOption::Local),
+        }
+    }
 }
 
 /// A sequence's row of pg_sequence.

@@ -246,6 +246,11 @@ impl Definitions<'_> {
                 super::index_class::check_options(rows.first().map_or(0, |row| row.oid("relam")), &options)?;
                 options
             }
+            TableKind::View => {
+                let options = super::view::view_options(list)?;
+                self.require_check_option(&options, table.view_sql.as_deref().unwrap_or_default(), runtime)?;
+                options
+            }
             _ => self.storage_options(list)?,
         };
         if reset && list.iter().any(|n| matches!(n, Node::DefElem(d) if !matches!(d.arg(), Node::None))) {

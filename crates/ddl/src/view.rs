@@ -5,11 +5,13 @@ use super::create_table::{NewColumn, NewTable};
 use crate::client::Runtime;
 use crate::context::PlanRequest;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::updatable::check_option_obstacle;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::{Table, TableKind};
+use kilndb_catalog::{CheckOption, Table, TableKind};
 use kilndb_plan::Plan;
 use kilndb_storage::LockMode;
-use kilndb_syntax::{Node, nodes};
+use kilndb_syntax::raw::ViewCheckOption;
+use kilndb_syntax::{Node, NodeList, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -34,9 +36,6 @@ pub(super) fn result_columns(plan: &Plan, aliases: &[&str], too_many: &str) -> R
 impl Definitions<'_> {
     pub fn create_view(&mut self, s: &nodes::ViewStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
         let r = s.view().ok_or_else(|| Error::internal("CREATE VIEW without a name"))?;
-        if s.with_check_option != kilndb_syntax::raw::ViewCheckOption::NO_CHECK_OPTION {
-            return Err(Error::unsupported("WITH CHECK OPTION is not supported"));
-        }
         let plan = self
             .context_mut()
             .plan_with(&PlanRequest { is_definition: true, ..PlanRequest::of(s.query(), source) }, runtime)?;
@@ -57,7 +56,19 @@ impl Definitions<'_> {
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
         let name = r.relname().unwrap_or("").to_string();
         let text = self.view_text(s.query(), !aliases.is_empty(), &columns, runtime)?;
-        let options = self.view_options(s)?;
+        let mut options = view_options(s.options())?;
+        match s.with_check_option {
+            ViewCheckOption::LOCAL_CHECK_OPTION => options.push("check_option=local".to_string()),
+            ViewCheckOption::CASCADED_CHECK_OPTION => options.push("check_option=cascaded".to_string()),
+            _ => {}
+        }
+        let mut names: Vec<&str> = options.iter().filter_map(|option| option.split('=').next()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("parameter \"{}\" specified more than once", twice[0]);
+            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+        }
+        self.require_check_option(&options, &kilndb_syntax::statement_sql(s.query())?, runtime)?;
         let existing = self.context_mut().with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?;
         let oid = match existing {
             Some(oid) if s.replace => self.replace_view(oid, &columns, &options, runtime)?,
@@ -127,25 +138,24 @@ impl Definitions<'_> {
         Ok(format!("SELECT {shown} FROM ({text}) v({shown})"))
     }
 
-    fn view_options(&mut self, s: &nodes::ViewStmt) -> Result<Vec<String>> {
-        let mut options = Vec::new();
-        for option in s.options() {
-            let Node::DefElem(d) = option else { continue };
-            match d.defname() {
-                Some(name @ ("security_barrier" | "security_invoker")) => {
-                    let is_on = matches!(d.arg(), Node::None) || super::vacuum::flag(name, d.arg())?;
-                    options.push(format!("{name}={is_on}"));
-                }
-                other => {
-                    let name = other.unwrap_or("");
-                    return Err(Error::new(
-                        sqlstate::INVALID_PARAMETER_VALUE,
-                        format!("unrecognized parameter \"{name}\""),
-                    ));
-                }
+    /// Rows can be checked against a view's condition if they are those of one relation.
+    pub(super) fn require_check_option(
+        &mut self,
+        options: &[String],
+        query: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        if CheckOption::of_options(options).is_none() {
+            return Ok(());
+        }
+        let obstacle = self.context_mut().with_catalog(runtime, |host| check_option_obstacle(query, &host.reader))?;
+        match obstacle {
+            None => Ok(()),
+            Some(obstacle) => {
+                let message = "WITH CHECK OPTION is supported only on automatically updatable views";
+                Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, message).with_hint(obstacle))
             }
         }
-        Ok(options)
     }
 
     /// CREATE OR REPLACE: the old columns must stay as they are; new ones may follow.
@@ -195,14 +205,54 @@ impl Definitions<'_> {
         let count = columns.len() as i16;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
             row.set("relnatts", Datum::Int2(count));
-            if !options.is_empty() {
-                row.set(
-                    "reloptions",
-                    kilndb_catalog::store::array(oids::TEXT, options.iter().map(Datum::text).collect()),
-                );
-            }
+            let value = match options {
+                [] => Datum::Null,
+                options => kilndb_catalog::store::array(oids::TEXT, options.iter().map(Datum::text).collect()),
+            };
+            row.set("reloptions", value);
         })?;
         self.delete_rows(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(oid)], runtime)?;
         Ok(oid)
+    }
+}
+
+/// Options of a view as pg_class keeps them.
+pub(super) fn view_options(list: &NodeList) -> Result<Vec<String>> {
+    let mut options = Vec::new();
+    for option in list {
+        let Node::DefElem(d) = option else { continue };
+        let invalid = |message: String| Error::new(sqlstate::INVALID_PARAMETER_VALUE, message);
+        match d.defname() {
+            Some(name @ ("security_barrier" | "security_invoker")) => {
+                let shown = option_text(d.arg());
+                let is_on = super::vacuum::flag(name, d.arg())
+                    .map_err(|_| invalid(format!("invalid value for boolean option \"{name}\": {shown}")))?;
+                options.push(format!("{name}={is_on}"));
+            }
+            Some("check_option") => match option_text(d.arg()).to_ascii_lowercase() {
+                value if value == "local" || value == "cascaded" => options.push(format!("check_option={value}")),
+                _ => {
+                    let shown = option_text(d.arg());
+                    return Err(invalid(format!("invalid value for enum option \"check_option\": {shown}"))
+                        .with_detail("Valid values are \"local\" and \"cascaded\"."));
+                }
+            },
+            other => {
+                let name = other.unwrap_or("");
+                return Err(invalid(format!("unrecognized parameter \"{name}\"")));
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// An option's value as it is written.
+fn option_text(value: Node<'_>) -> String {
+    match value {
+        Node::None => "true".to_string(),
+        Node::Integer(i) => i.ival.to_string(),
+        Node::Boolean(b) => b.boolval.to_string(),
+        Node::TypeName(t) => t.names().iter().filter_map(|n| n.sval()).next_back().unwrap_or("").to_string(),
+        other => other.as_str().unwrap_or("").to_string(),
     }
 }

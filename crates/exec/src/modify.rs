@@ -229,6 +229,7 @@ impl ModifyState {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
+        super::row_security::check_stored(m, row.values, rt, cx)?;
         self.queue.child_row(m, row.values);
         self.changed += 1;
         self.firing.after_row(m, RowChange::inserted(row.values), rt, cx)?;
@@ -485,6 +486,7 @@ impl ModifyState {
         {
             return Err(write::duplicate(m, n, new, rt, cx));
         }
+        super::row_security::check_stored(m, new, rt, cx)?;
         self.queue.changed_row(m, &row.old, Some(new));
         Ok(outcome)
     }

@@ -12,6 +12,7 @@ use super::context::*;
 use super::expr::Evaluate;
 use super::modify::{ModifyState, takes_rows_together};
 use super::modify_row::{StoredRow, old_row, rid_of};
+use super::row_security::{check_stored, has_view_checks};
 use super::{index, write};
 use kilndb_base::{Result, RowId};
 use kilndb_plan::ModifyPlan;
@@ -68,7 +69,8 @@ impl ModifyState {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
+        let is_looked_at = m.statement.returning.is_some() || has_view_checks(m);
+        let keep = is_looked_at || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
         s.positions.clear();
         s.rows.clear();
         s.kept.clear();
@@ -163,7 +165,8 @@ impl ModifyState {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.referenced_by.is_empty();
+        let is_looked_at = m.statement.returning.is_some() || has_view_checks(m);
+        let keep = is_looked_at || !m.foreign_keys.is_empty() || !m.referenced_by.is_empty();
         s.positions.clear();
         s.rows.clear();
         s.kept.clear();
@@ -194,6 +197,7 @@ impl ModifyState {
             self.changed += done as u64;
             for n in (at..at + done).filter(|_| keep) {
                 let (row, new) = (batch.row(s.positions[n] as usize), &s.kept[n * width..(n + 1) * width]);
+                check_stored(m, new, rt, cx)?;
                 self.queue.changed_row(m, &old_row(m, row), Some(new));
                 self.returning(m, StoredRow { rid: s.rows.rows[n].0, values: new, input: row }, rt, cx)?;
             }

@@ -194,6 +194,7 @@ impl ModifyState {
                     // A single row is stored at once.
                     self.partitions.keep_rows_back = m.statement.conflict.is_none()
                         && m.statement.returning.is_none()
+                        && !super::row_security::has_view_checks(m)
                         && !(first && batch.rows == 1);
                     for i in 0..batch.rows {
                         cx.concerns(RowPlace::OfBatch(i), false);

@@ -5,9 +5,10 @@ use super::expr::Evaluate;
 use super::modify_row::StoredRow;
 use super::{index, inverted, scan};
 use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_bind::access::RelationAccess;
 use kilndb_bind::ir::{DmlKind, RowCheckKind};
 use kilndb_catalog::privileges::privilege;
-use kilndb_catalog::{Column, Index, Table};
+use kilndb_catalog::{Column, Index, Table, TableKind};
 use kilndb_plan::{IndexPlan, ModifyPlan};
 use kilndb_storage::{IndexInsert, RowBatch, Uniqueness};
 use kilndb_types::{Datum, EvalContext, io, row};
@@ -32,7 +33,7 @@ fn shown_value(column: &Column, value: &Datum, cx: &EvalContext<'_>) -> String {
 /// A row that breaks a rule, as DETAIL shows it. Who may not read the table is shown what the statement itself has given
 /// and the columns that it may read; if there are none, the error has no detail.
 fn with_failing_row(error: Error, t: &Table, values: &[Datum], rt: &RunState, cx: &ExecContext<'_>) -> Error {
-    let named = rt.plan.access.relations.iter().find(|access| access.required & CHANGES != 0);
+    let named = changed_relation(rt);
     let target = named.map_or(t, |access| &access.table);
     if cx.session.may_read(target, &[]) {
         let columns = t.columns.iter().zip(values).filter(|(c, _)| !c.dropped);
@@ -57,6 +58,24 @@ fn with_failing_row(error: Error, t: &Table, values: &[Datum], rt: &RunState, cx
         return error;
     }
     error.with_detail(format!("Failing row contains ({}) = ({}).", names.join(", "), list.join(", ")))
+}
+
+/// The same of a row of the table that the statement changes, whichever partition it is in.
+pub(super) fn with_named_row(
+    error: Error,
+    m: &ModifyPlan,
+    values: &[Datum],
+    rt: &RunState,
+    cx: &ExecContext<'_>,
+) -> Error {
+    let named = changed_relation(rt).map(|access| access.table.clone());
+    with_failing_row(error, named.as_ref().unwrap_or(&m.table), values, rt, cx)
+}
+
+/// The table whose rows the statement writes, not a view that it names.
+fn changed_relation<'r>(rt: &'r RunState) -> Option<&'r RelationAccess> {
+    let is_written = |access: &&RelationAccess| access.required & CHANGES != 0 && access.table.kind != TableKind::View;
+    rt.plan.access.relations.iter().find(is_written)
 }
 
 /// What makes a statement's relation the one whose rows it writes.

@@ -246,12 +246,12 @@ impl Planner<'_> {
         Ok(ModifyPlan { statement: Arc::new(statement), target: Arc::new(target) })
     }
 
-    /// What row security wants of rows. `layouts`: of a new row, and of what assignments are made of.
+    /// What row security and views want of rows. `layouts`: of a new row, and of what assignments are made of.
     fn row_check_plans(&self, d: &Dml, (new, found): (&Layout, &Layout)) -> Result<Arc<[PlannedRowCheck]>> {
         let table: Arc<str> = Arc::from(d.table.name.as_str());
         let plan = |check: &RowCheck| {
             let layout = match check.kind {
-                RowCheckKind::Insert | RowCheckKind::Update => new,
+                RowCheckKind::Insert | RowCheckKind::Update | RowCheckKind::View => new,
                 RowCheckKind::Conflict | RowCheckKind::MergeUpdate | RowCheckKind::MergeDelete => found,
             };
             let condition = self.compile(&check.condition, layout)?;
@@ -286,6 +286,10 @@ impl Planner<'_> {
                     && !fields.is_empty()
                     && fields.iter().all(is_absent)
                 {
+                    x.kind = ExprKind::Const(kilndb_types::Datum::Null);
+                }
+                // Nothing takes the place of a row that is deleted.
+                if d.kind == DmlKind::Delete && matches!(x.kind, ExprKind::Column(c) if c.rel == d.new_rel && c.att < 0) {
                     x.kind = ExprKind::Const(kilndb_types::Datum::Null);
                 }
                 if table.partition_key.is_none() && matches!(x.kind, ExprKind::Column(c) if c.att == ATT_TABLEOID && (c.rel == d.new_rel || c.rel == d.rel)) {

@@ -55,9 +55,9 @@ impl Planner<'_> {
     /// Leaves the checks of rows that are one action's, with subqueries of its own.
     fn checks_of_action(&self, d: &mut Dml) -> Result<()> {
         let kinds: &[RowCheckKind] = match d.kind {
-            DmlKind::Insert => &[RowCheckKind::Insert],
+            DmlKind::Insert => &[RowCheckKind::Insert, RowCheckKind::View],
             DmlKind::Delete => &[RowCheckKind::MergeDelete],
-            _ => &[RowCheckKind::MergeUpdate, RowCheckKind::Update],
+            _ => &[RowCheckKind::MergeUpdate, RowCheckKind::Update, RowCheckKind::View],
         };
         d.row_checks.retain(|check| kinds.contains(&check.kind));
         for check in &mut d.row_checks {

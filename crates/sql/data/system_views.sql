@@ -358,7 +358,8 @@ SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.r
        (CASE WHEN c.relpersistence = 't' THEN 'LOCAL TEMPORARY' WHEN c.relkind = 'v' THEN 'VIEW' ELSE 'BASE TABLE' END)::varchar AS table_type,
        NULL::name AS self_referencing_column_name, NULL::varchar AS reference_generation, NULL::name AS user_defined_type_catalog,
        NULL::name AS user_defined_type_schema, NULL::name AS user_defined_type_name,
-       (CASE WHEN c.relkind IN ('r', 'p') THEN 'YES' ELSE 'NO' END)::varchar AS is_insertable_into,
+       (CASE WHEN c.relkind IN ('r', 'p') OR c.relkind = 'v' AND pg_relation_is_updatable(c.oid, false) & 8 = 8
+             THEN 'YES' ELSE 'NO' END)::varchar AS is_insertable_into,
        'NO'::varchar AS is_typed, NULL::varchar AS commit_action
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'v', 'p')
@@ -368,9 +369,17 @@ WHERE c.relkind IN ('r', 'v', 'p')
 
 CREATE VIEW information_schema.views AS
 SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-       (CASE WHEN pg_has_role(c.relowner, 'USAGE') THEN pg_get_viewdef(c.oid) END)::varchar AS view_definition, 'NONE'::varchar AS check_option, 'NO'::varchar AS is_updatable,
-       'NO'::varchar AS is_insertable_into, 'NO'::varchar AS is_trigger_updatable, 'NO'::varchar AS is_trigger_deletable,
-       'NO'::varchar AS is_trigger_insertable_into
+       (CASE WHEN pg_has_role(c.relowner, 'USAGE') THEN pg_get_viewdef(c.oid) END)::varchar AS view_definition,
+       (CASE WHEN 'check_option=cascaded' = ANY (c.reloptions) THEN 'CASCADED' WHEN 'check_option=local' = ANY (c.reloptions) THEN 'LOCAL'
+             ELSE 'NONE' END)::varchar AS check_option,
+       (CASE WHEN pg_relation_is_updatable(c.oid, false) & 20 = 20 THEN 'YES' ELSE 'NO' END)::varchar AS is_updatable,
+       (CASE WHEN pg_relation_is_updatable(c.oid, false) & 8 = 8 THEN 'YES' ELSE 'NO' END)::varchar AS is_insertable_into,
+       (CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid AND tgtype & 81 = 81)
+             THEN 'YES' ELSE 'NO' END)::varchar AS is_trigger_updatable,
+       (CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid AND tgtype & 73 = 73)
+             THEN 'YES' ELSE 'NO' END)::varchar AS is_trigger_deletable,
+       (CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid AND tgtype & 69 = 69)
+             THEN 'YES' ELSE 'NO' END)::varchar AS is_trigger_insertable_into
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'v'
       AND (pg_has_role(c.relowner, 'USAGE')
@@ -413,7 +422,8 @@ SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.r
        s.seqmin::varchar AS identity_minimum, (CASE WHEN s.seqcycle THEN 'YES' ELSE 'NO' END)::varchar AS identity_cycle,
        (CASE WHEN a.attgenerated IN ('s', 'v') THEN 'ALWAYS' ELSE 'NEVER' END)::varchar AS is_generated,
        (CASE WHEN a.attgenerated IN ('s', 'v') THEN pg_get_expr(d.adbin, d.adrelid) END)::varchar AS generation_expression,
-       (CASE WHEN c.relkind IN ('r', 'p') THEN 'YES' ELSE 'NO' END)::varchar AS is_updatable
+       (CASE WHEN c.relkind IN ('r', 'p') OR c.relkind = 'v' AND pg_column_is_updatable(c.oid, a.attnum, false)
+             THEN 'YES' ELSE 'NO' END)::varchar AS is_updatable
 FROM pg_catalog.pg_attribute a
      JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

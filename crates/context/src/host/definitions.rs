@@ -6,6 +6,7 @@ use super::{StatementHost, relation_by_text};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_bind::tracked_text::NamedObject;
+use kilndb_bind::updatable::{UPDATE_AND_DELETE, updatable_events};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::extension::is_member;
 use kilndb_catalog::format_type::quote_identifier as quote;
@@ -57,6 +58,17 @@ session_functions! {
         };
         let sql = call.host.reader.table_by_oid(oid)?.and_then(|v| v.view_sql.clone());
         Ok(sql.map_or(Datum::Null, |sql| Datum::text(format!(" {};", shown_query(call.host, &sql)))))
+    };
+    fn pg_relation_is_updatable(call) = {
+        updatable_events(call.oid(0), call.flag(1), None, &call.host.reader).map(Datum::Int4)
+    };
+    fn pg_column_is_updatable(call) = {
+        let column = i16::try_from(call.int(1)).unwrap_or_default();
+        if column <= 0 {
+            return Ok(Datum::Bool(false));
+        }
+        let events = updatable_events(call.oid(0), call.flag(2), Some(&[column]), &call.host.reader)?;
+        Ok(Datum::Bool(events & UPDATE_AND_DELETE == UPDATE_AND_DELETE))
     };
     fn pg_get_partkeydef(call) = {
         let table = call.host.reader.table_by_oid(call.oid(0))?;

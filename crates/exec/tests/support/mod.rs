@@ -260,6 +260,7 @@ impl Db {
             grants: None,
             is_security_invoker: false,
             is_security_barrier: false,
+            check_option: None,
             row_security: None,
             kind: TableKind::Table,
             persistence: b'p',

@@ -4,7 +4,7 @@ use super::{SessionFn, SessionRowsFn};
 use kilndb_base::Oid;
 
 #[rustfmt::skip]
-pub(super) static FUNCTIONS: [(Oid, SessionFn); 311] = [
+pub(super) static FUNCTIONS: [(Oid, SessionFn); 313] = [
     (0, crate::host::functions::p0_current_of),
     (89, crate::host::functions::version),
     (315, crate::host::functions::pg_jit_available),
@@ -273,6 +273,8 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 311] = [
     (3815, crate::host::describe::pg_collation_is_visible),
     (3829, crate::host::describe::pg_opfamily_is_visible),
     (3839, crate::host::object_identity::pg_identify_object),
+    (3842, crate::host::definitions::pg_relation_is_updatable),
+    (3843, crate::host::definitions::pg_column_is_updatable),
     (3954, crate::host::object_identity::pg_get_object_address),
     (4032, crate::host::sequence_functions::pg_sequence_last_value),
     (4086, crate::host::functions::to_regnamespace),
