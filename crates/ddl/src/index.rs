@@ -34,7 +34,6 @@ pub(super) struct NewIndex {
     pub is_part: bool,
 }
 
-
 impl Definitions<'_> {
     /// An ascending key over a column, of its type's own operator class.
     pub(super) fn plain_key(&mut self, table: &Table, attnum: i16, runtime: &dyn Runtime) -> Result<IndexKey> {
