@@ -11,7 +11,7 @@ class Result(unittest.TextTestResult):
 
     def tell(self, outcome, test, reason=""):
         with open(os.environ["KILNDB_OUTCOMES"], "a") as f:
-            f.write(f"{outcome}\t{test.id()}\t{' '.join(reason.split())[-1000:]}\n")
+            f.write(f"{outcome}\t{test.id()}\t{' '.join(reason.split())[-300:]}\n")
 
     def addSuccess(self, test):
         super().addSuccess(test)

@@ -45,7 +45,8 @@ class Suite:
         python = os.path.join(clients, "python/bin/python")
         self.prepare(python, server)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-        environment |= {"KILNDB_OUTCOMES": outcomes, "KILNDB_PORT": str(server.port), "PYTHONPATH": HERE, "LC_ALL": "C.UTF-8",
+        environment |= {"KILNDB_OUTCOMES": outcomes, "KILNDB_PORT": str(server.port), "PYTHONPATH": f"{HERE}:{os.path.join(clients, self.name)}",
+                        "LC_ALL": "C.UTF-8",
                         "PYTHONDONTWRITEBYTECODE": "1"}
         for words in self.words(clients, server, quick):
             with open(log, "ab") as f:
@@ -159,7 +160,7 @@ def judge(suite, postgres, kilndb):
     missed = sorted(test for test in expected if kilndb.get(test, ("did not run",))[0] != "passed")
     for test in missed:
         outcome, reason = kilndb.get(test, ("did not run", ""))
-        print(f"  {outcome} on KilnDB alone: {test}: {reason[-300:]}")
+        print(f"  {outcome} on KilnDB alone: {test}: {reason[:300]}")
     share = 1 - len(missed) / len(expected) if expected else 0.0
     print(f"{suite.name}: {len(expected) - len(missed)} of {len(expected)} tests that pass on PostgreSQL pass on KilnDB: {share:.2%}"
           f" (at least {LEAST:.0%} must)")
