@@ -11,7 +11,7 @@ SETUP = ./scripts/setup.sh
 flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
 upper = $(shell echo $(1) | tr a-z A-Z)
 
-.PHONY: run build test test-postgres differential conformance crash power history simulate runaway bench
+.PHONY: run build test test-postgres test-clients differential conformance crash power history simulate runaway bench
 
 run: build
 	@./scripts/client-hint.sh
@@ -34,6 +34,15 @@ test-postgres:
 	cargo test --locked -p kilndb-lab --test dump
 	cargo test --locked -p kilndb-lab --test sql --test isolation --test protocol -- --postgres
 	KILNDB_AUTHENTICATION_POSTGRES=1 cargo test --locked -p kilndb-lab --test authentication postgresql
+
+# Clients that connect with SCRAM and TLS, and SQLAlchemy's and Django's own suites, against PostgreSQL 18 and KilnDB: docs/clients.md.
+# ONLY=connections,sqlalchemy,django names some of them; QUICK=1 runs a small part of each suite; OUT= names a folder for outcomes and logs.
+test-clients:
+	$(SETUP) build test postgres clients
+	./scripts/clients.sh
+	cargo build --locked -p kilndb-server
+	tools=$$(./scripts/tools-folder.sh) && python3 -B tests/clients/run.py --kilndb $${CARGO_TARGET_DIR:-target}/debug/kilndb \
+		--tools "$$tools" --postgres "$${PGBIN:-$$tools/postgres-18/bin}" $(call flag,only) $(call flag,out) $(if $(QUICK),--quick)
 
 # Joins, orders and groups made at random, against PostgreSQL and with enable_* settings off: SEEDS= times a hundred statements, from SEED on.
 # Then roles, grants and statements made at random, QUESTIONS= for each seed: what is allowed is what PostgreSQL allows.

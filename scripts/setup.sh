@@ -4,6 +4,7 @@
 #   test         Python with psycopg 3, and PostgreSQL 18's psql, pgbench and pg_dump
 #   postgres     a PostgreSQL 18 server to compare with
 #   conformance  psycopg 3, for PostgreSQL's isolation specs
+#   clients      a psql with TLS, OpenSSL, and a JDK and Maven for pgjdbc; scripts/clients.sh brings what Debian has not
 # PGBIN names a folder of PostgreSQL's programs to be used instead of fetched ones; they must be of version 18 or later.
 set -euo pipefail
 
@@ -62,6 +63,11 @@ has_libclang() {
     return 1
 }
 
+has_psql_with_tls() {
+    # Nobody listens there: what it says first is whether it knows of TLS at all.
+    command -v psql >/dev/null 2>&1 && ! psql 'host=127.0.0.1 port=1 sslmode=require' 2>&1 | grep -q 'not compiled in'
+}
+
 has_c_headers() {
     echo '#include <stdio.h>' | cc -x c -fsyntax-only - >/dev/null 2>&1
 }
@@ -94,6 +100,14 @@ for group in "$@"; do
     conformance)
         need_python
         fetch_later psycopg
+        ;;
+    clients)
+        need_python
+        command -v openssl >/dev/null 2>&1 || need openssl
+        # The fetched psql has no TLS; for this any version will do.
+        has_psql_with_tls || need postgresql-client
+        command -v javac >/dev/null 2>&1 || need default-jdk-headless
+        command -v mvn >/dev/null 2>&1 || need maven
         ;;
     *)
         echo "setup: unknown group \"$group\"" >&2

@@ -70,6 +70,7 @@ impl Definitions<'_> {
         let (type_oid, typmod) = self.context_mut().resolve_type(t, source, runtime)?;
         self.require_type(type_oid, runtime)?;
         self.refuse_inner_self(table.type_oid, type_oid, 0, runtime)?;
+        self.refuse_collation(definition, type_oid, runtime)?;
         self.refuse_new_type(table, column, runtime)?;
         if table.kind == TableKind::Composite {
             self.refuse_stored_rows(table, runtime)?;
@@ -87,6 +88,16 @@ impl Definitions<'_> {
             node => kilndb_syntax::expression_sql(node)?,
         };
         self.change_type(&TypeChange { table, column, type_oid, typmod, value: &value }, runtime)
+    }
+
+    /// A new type comes with its own collation: indexes are not made again for another one.
+    fn refuse_collation(&mut self, c: &nodes::ColumnDef, type_oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let Some(clause) = c.coll_clause() else { return Ok(()) };
+        let names: Vec<String> = super::strings(clause.collname()).iter().map(|s| s.to_string()).collect();
+        if self.collation_oid(&names, runtime)? == self.type_info(type_oid, runtime)?.collation {
+            return Ok(());
+        }
+        Err(Error::unsupported("ALTER COLUMN TYPE with COLLATE is not supported"))
     }
 
     fn change_type(&mut self, change: &TypeChange<'_>, runtime: &dyn Runtime) -> Result<()> {

@@ -211,25 +211,26 @@ impl Definitions<'_> {
             Some(column) => vec![column.to_string()],
             None => super::strings(c.keys()).iter().map(|s| s.to_string()).collect(),
         };
+        let what = if primary { "primary key constraint" } else { "unique constraint" };
         let columns = column_numbers(table, &names, "key")?;
+        if let Some(name) = repeated(&columns, &names) {
+            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" appears twice in {what}")));
+        }
+        let included: Vec<String> = super::strings(c.including()).iter().map(|s| s.to_string()).collect();
         let suffix = if primary { "pkey" } else { "key" };
         let name = match c.conname() {
             Some(name) => name.to_string(),
             None if primary => self.free_name(table, &[], suffix, runtime)?,
-            None => self.free_name(table, &names, suffix, runtime)?,
+            None => self.free_name(table, &[names, included.clone()].concat(), suffix, runtime)?,
         };
         if primary {
             self.set_not_null(table, &columns, runtime)?;
         }
-        let include = column_numbers(
-            table,
-            &super::strings(c.including()).iter().map(|s| s.to_string()).collect::<Vec<_>>(),
-            "key",
-        )?;
+        let include = column_numbers(table, &included, "key")?;
         let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         let new = NewIndex {
             name: name.clone(),
-            keys: columns.iter().map(|n| super::index::plain_key(&table, *n)).collect::<Result<_>>()?,
+            keys: columns.iter().map(|n| self.plain_key(&table, *n, runtime)).collect::<Result<_>>()?,
             include,
             unique: true,
             primary,
@@ -515,6 +516,12 @@ impl Definitions<'_> {
             return Ok((primary.keys.iter().map(|k| k.attnum).collect(), primary.oid));
         }
         let columns = column_numbers(target, &names, "foreign key constraint")?;
+        if repeated(&columns, &names).is_some() {
+            return Err(Error::new(
+                sqlstate::INVALID_FOREIGN_KEY,
+                "foreign key referenced-columns list must not contain duplicates",
+            ));
+        }
         let mut wanted = columns.clone();
         wanted.sort_unstable();
         let mut deferrable = false;
@@ -738,12 +745,14 @@ pub(super) fn column_numbers(table: &Table, names: &[String], what: &str) -> Res
             };
             Error::new(sqlstate::UNDEFINED_COLUMN, message)
         })?;
-        if numbers.contains(&column.attnum) {
-            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" appears twice in {what}")));
-        }
         numbers.push(column.attnum);
     }
     Ok(numbers)
+}
+
+/// The name of the first column that is there a second time. A referencing column may be.
+fn repeated<'a>(columns: &[i16], names: &'a [String]) -> Option<&'a String> {
+    (1..columns.len()).find(|at| columns[..*at].contains(&columns[*at])).map(|at| &names[at])
 }
 
 /// Joins name parts with underscores, cutting the longer of the first two so that all fits in 63 bytes.

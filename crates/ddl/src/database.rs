@@ -98,6 +98,21 @@ impl Definitions<'_> {
         }
     }
 
+    /// How many sessions of a database are left: those that are about to end, because their client has gone or somebody has ended them,
+    /// are given some time.
+    fn sessions_that_stay(&self, database: Oid, runtime: &dyn Runtime) -> Result<usize> {
+        const PATIENCE_NANOS: u64 = 5_000_000_000;
+        const PAUSE_NANOS: u64 = 20_000_000;
+        let end = process_monotonic_nanos() + PATIENCE_NANOS;
+        loop {
+            let number = self.connected_to(database, BackendKind::Client).len();
+            if number == 0 || process_monotonic_nanos() >= end {
+                return Ok(number);
+            }
+            runtime.park(Some(process_monotonic_nanos() + PAUSE_NANOS))?;
+        }
+    }
+
     pub fn drop_database(&mut self, s: &nodes::DropdbStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.dbname().unwrap_or("").to_string();
         let force = s.options().iter().any(|o| matches!(o, Node::DefElem(d) if d.defname() == Some("force")));
@@ -119,8 +134,7 @@ impl Definitions<'_> {
         let connected = self.connected_to(oid, BackendKind::Client);
         if force {
             connected.iter().for_each(|c| c.request_terminate());
-        } else if !connected.is_empty() {
-            let n = connected.len();
+        } else if let n @ 1.. = self.sessions_that_stay(oid, runtime)? {
             let detail = if n == 1 {
                 "There is 1 other session using the database.".to_string()
             } else {

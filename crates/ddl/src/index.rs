@@ -3,13 +3,13 @@
 use super::{Definitions, index_class};
 use crate::client::Runtime;
 use crate::create_table::{NewColumn, insert_attributes};
+use crate::host::default_class;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::VisibleColumns;
-use kilndb_catalog::builtin::BUILTINS;
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{array, vector};
-use kilndb_catalog::{AccessMethod, IndexKey, Table, TableKind};
+use kilndb_catalog::{AccessMethod, BTREE_METHOD, IndexKey, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
@@ -34,26 +34,24 @@ pub(super) struct NewIndex {
     pub is_part: bool,
 }
 
-/// An ascending key over a column.
-pub(super) fn plain_key(table: &Table, attnum: i16) -> Result<IndexKey> {
-    let column = &table.columns[attnum as usize - 1];
-    let class = match column.type_oid {
-        oids::VARCHAR => BUILTINS.btree_classes.get(&oids::TEXT),
-        oids::CIDR => BUILTINS.btree_classes.get(&oids::INET),
-        other => BUILTINS.btree_classes.get(&other),
-    };
-    Ok(IndexKey {
-        attnum,
-        expression_sql: None,
-        type_oid: column.type_oid,
-        descending: false,
-        nulls_first: false,
-        collation: column.collation,
-        opclass: class.map_or(0, |c| c.oid),
-    })
-}
-
 impl Definitions<'_> {
+    /// An ascending key over a column, of its type's own operator class.
+    pub(super) fn plain_key(&mut self, table: &Table, attnum: i16, runtime: &dyn Runtime) -> Result<IndexKey> {
+        let column = &table.columns[attnum as usize - 1];
+        let type_oid = column.type_oid;
+        let class =
+            self.context_mut().with_catalog(runtime, |host| default_class(BTREE_METHOD, type_oid, &host.reader))?;
+        Ok(IndexKey {
+            attnum,
+            expression_sql: None,
+            type_oid,
+            descending: false,
+            nulls_first: false,
+            collation: column.collation,
+            opclass: class.filter(|class| !super::is_user_object(*class)).unwrap_or(0),
+        })
+    }
+
     pub fn create_index(&mut self, s: &nodes::IndexStmt, runtime: &dyn Runtime) -> Result<()> {
         let relation = s.relation().ok_or_else(|| Error::internal("CREATE INDEX without a table"))?;
         let table = self.context_mut().relation_of(relation, runtime)?;

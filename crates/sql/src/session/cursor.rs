@@ -11,7 +11,7 @@ use super::run::{PlanRun, SinkMaker};
 use crate::client::{Client, Runtime};
 use crate::context::SessionContext;
 use crate::host::NullSink;
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
 use kilndb_spill::{RowStore, SpillIo, StoreCursor};
@@ -85,6 +85,15 @@ pub(super) fn missing(name: &str) -> Error {
     Error::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
 }
 
+/// What a cursor's rows come from.
+fn cursor_query(s: &nodes::DeclareCursorStmt) -> Result<Statement> {
+    let text = kilndb_syntax::statement_sql(s.query())?;
+    let query = kilndb_syntax::parse(&text)?.statements().pop();
+    query
+        .filter(|query| is_plannable(&query.node()))
+        .ok_or_else(|| Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "DECLARE CURSOR must specify a SELECT"))
+}
+
 impl Session {
     pub(super) fn declare_cursor(
         &mut self,
@@ -107,20 +116,20 @@ impl Session {
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         self.context.begin_statement(runtime)?;
-        let text = kilndb_syntax::statement_sql(s.query())?;
-        let script = kilndb_syntax::parse(&text)?;
-        let inner = script.statements().pop();
-        let Some(inner) = inner.filter(|i| is_plannable(&i.node())) else {
-            return Err(Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "DECLARE CURSOR must specify a SELECT"));
-        };
-        let (prepared, plan) = self.plan_cursor(statement, &inner, runtime)?;
+        let inner = cursor_query(s)?;
+        let (types, params): (Vec<Oid>, Vec<Datum>) = std::mem::take(&mut self.utility_parameters).into_iter().unzip();
+        let (prepared, plan) = self.plan_cursor(statement, &inner, &types, runtime)?;
+        if plan.param_types.len() > params.len() {
+            let message = format!("there is no parameter ${}", params.len() + 1);
+            return Err(Error::new(sqlstate::UNDEFINED_PARAMETER, message));
+        }
         let snapshot = self.context.take_snapshot(runtime)?;
-        let execution = self.start_execution(&plan, snapshot.clone(), runtime)?;
+        let execution = self.start_execution(&plan, &params, snapshot.clone(), runtime)?;
         let scroll = s.options & CURSOR_OPT_NO_SCROLL == 0 && (s.options & CURSOR_OPT_SCROLL != 0 || plan.is_read_only);
         let rows = RowStore::new(plan.row_width(), self.context.settings.work_mem_bytes as usize);
         let mut portal = Portal {
             prepared,
-            params: Vec::new(),
+            params,
             result_formats: Vec::new(),
             plan: Some(plan),
             columns: None,
@@ -146,17 +155,29 @@ impl Session {
         Ok("DECLARE CURSOR".to_string())
     }
 
+    /// The types of the parameters in a cursor's query, those that the client leaves open as the query wants them.
+    pub(super) fn cursor_parameters(
+        &mut self,
+        s: &nodes::DeclareCursorStmt,
+        declared_types: &[Oid],
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<Oid>> {
+        let query = Prepared::of_cursor("", cursor_query(s)?, declared_types, self.context.now());
+        Ok(query.planned_in(&mut self.context, runtime)?.param_types)
+    }
+
     /// With its tables locked.
     fn plan_cursor(
         &mut self,
         statement: &Statement,
         inner: &Statement,
+        types: &[Oid],
         runtime: &dyn Runtime,
     ) -> Result<(Arc<Prepared>, Arc<Plan>)> {
         let context = &mut self.context;
         let version = context.database.version();
         let planned = |context: &mut SessionContext| {
-            let prepared = Prepared::of_cursor(statement.text(), inner.clone(), context.now());
+            let prepared = Prepared::of_cursor(statement.text(), inner.clone(), types, context.now());
             prepared.planned_in(context, runtime).map(Arc::new)
         };
         let mut prepared = planned(context)?;
@@ -172,12 +193,13 @@ impl Session {
     fn start_execution(
         &mut self,
         plan: &std::sync::Arc<kilndb_plan::Plan>,
+        params: &[Datum],
         snapshot: kilndb_storage::Snapshot,
         runtime: &dyn Runtime,
     ) -> Result<Box<kilndb_exec::Execution>> {
         let mut execution = None;
         let mut sink = NullSink;
-        let run = PlanRun::part(plan, &[], snapshot, Some(0));
+        let run = PlanRun::part(plan, params, snapshot, Some(0));
         self.advance(run, &mut execution, runtime, SinkMaker::Sink(&mut sink))?;
         execution.ok_or_else(|| Error::internal("an execution vanished"))
     }

@@ -11,6 +11,7 @@ use super::run::{Format, SinkMaker, check_parameter_count, check_result_formats,
 use crate::client::{Client, Runtime};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::node::OutputColumn;
+use kilndb_syntax::Node;
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
 
@@ -82,8 +83,12 @@ impl Session {
     pub(super) fn prepare_statement(&mut self, mut prepared: Prepared, runtime: &dyn Runtime) -> Result<Arc<Prepared>> {
         if prepared.is_plannable {
             prepared = prepared.planned_in(&mut self.context, runtime)?;
-        } else if let Some(statement) = &prepared.statement {
-            prepared.columns = self.utility_columns(statement, runtime)?;
+        } else if let Some(statement) = prepared.statement.clone() {
+            prepared.columns = self.utility_columns(&statement, runtime)?;
+            if let Node::DeclareCursorStmt(cursor) = statement.node() {
+                self.context.begin_statement(runtime)?;
+                prepared.param_types = self.cursor_parameters(cursor, &prepared.param_types, runtime)?;
+            }
         }
         Ok(Arc::new(prepared))
     }
@@ -152,6 +157,10 @@ impl Session {
             columns = self.utility_columns(statement, runtime)?;
             if let Some(columns) = &columns {
                 check_result_formats(request.result_formats, columns)?;
+            }
+            if !request.params.is_empty() && takes_parameters(&statement.node())? {
+                self.context.begin_statement(runtime)?;
+                params = self.decode_params(&prepared, request, runtime)?;
             }
         }
         let portal = Portal {
@@ -272,12 +281,15 @@ impl Session {
                     self.context.begin_statement(runtime)?;
                 }
                 self.utility_formats = Some(portal.result_formats.clone());
+                self.utility_parameters =
+                    portal.prepared.param_types.iter().copied().zip(portal.params.iter().cloned()).collect();
                 let mut keeper = KeptRows::default();
                 let done = match portal.columns.as_ref().and(max_rows) {
                     Some(_) => self.run_utility(&statement, alone, runtime, &mut keeper.filled_for(client)),
                     None => self.run_utility(&statement, alone, runtime, client),
                 };
                 self.utility_formats = None;
+                self.utility_parameters.clear();
                 let tag = done?;
                 self.send_notices(client);
                 if portal.columns.is_none() || max_rows.is_none() {
@@ -372,6 +384,17 @@ fn describe_rows(columns: Option<&[OutputColumn]>, formats: &[i16], client: &mut
         Some(columns) => describe(columns, formats, client),
         None => client.no_data(),
     }
+}
+
+/// Whether the command does something with parameters of the client. One that would take them for nulls is refused.
+fn takes_parameters(node: &Node<'_>) -> Result<bool> {
+    let what = match node {
+        Node::DeclareCursorStmt(_) => return Ok(true),
+        Node::CreateTableAsStmt(_) => "CREATE TABLE AS",
+        Node::ExplainStmt(s) if s.options().iter().any(|o| o.defname() == Some("analyze")) => "EXPLAIN ANALYZE",
+        _ => return Ok(false),
+    };
+    Err(Error::unsupported(format!("a client's parameters in {what} are not supported")))
 }
 
 /// A command without rows runs but once.

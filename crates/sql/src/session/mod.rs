@@ -56,6 +56,7 @@ use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::secured_objects::DATABASES;
 use kilndb_context::cluster::Cluster;
+use kilndb_types::Datum;
 use std::rc::Rc;
 
 /// What a startup packet asks for.
@@ -218,6 +219,8 @@ pub struct Session {
     state_since: i64,
     /// What the Bind has asked for of the utility command that the extended protocol executes; it is described already.
     utility_formats: Option<Vec<i16>>,
+    /// Types and values of the parameters that the client has bound for the utility command that runs.
+    utility_parameters: Vec<(Oid, Datum)>,
     /// The generation of the settings that others have seen.
     published_settings: u64,
     /// Names given to cursors that have none.
@@ -288,6 +291,7 @@ impl Session {
             routines,
             state_since: now,
             utility_formats: None,
+            utility_parameters: Vec::new(),
             published_settings: 0,
             unnamed_portals: 0,
             log: Default::default(),

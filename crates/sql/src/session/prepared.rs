@@ -165,8 +165,8 @@ impl Prepared {
         Prepared { from_sql: true, ..Prepared::new(sql, statement, declared_types, now) }
     }
     /// The query of a cursor.
-    pub(super) fn of_cursor(sql: &str, query: Statement, now: i64) -> Prepared {
-        Prepared { from_sql: true, tells_places: true, ..Prepared::new(sql, Some(query), &[], now) }
+    pub(super) fn of_cursor(sql: &str, query: Statement, declared_types: &[Oid], now: i64) -> Prepared {
+        Prepared { from_sql: true, tells_places: true, ..Prepared::new(sql, Some(query), declared_types, now) }
     }
     /// What a cursor of a routine shows.
     pub(super) fn of_text(sql: &str, now: i64) -> Prepared {
