@@ -77,6 +77,7 @@ impl Definitions<'_> {
             .iter()
             .any(|k| matches!(k, Node::Constraint(k) if k.contype == ConstrType::CONSTR_PRIMARY));
         column.not_null |= is_primary;
+        self.require_type(column.type_oid, runtime)?;
         self.refuse_inner_self(table.type_oid, column.type_oid, 0, runtime)?;
         self.attach_column(table, &column, false, runtime)?;
         if table.kind == TableKind::Partitioned {

@@ -438,6 +438,89 @@ FROM pg_catalog.pg_attribute a
 WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v', 'p')
       AND (pg_has_role(c.relowner, 'USAGE') OR has_column_privilege(c.oid, a.attnum, 'SELECT, INSERT, UPDATE, REFERENCES'));
 
+CREATE VIEW information_schema.enabled_roles AS
+SELECT a.rolname AS role_name FROM pg_catalog.pg_authid a WHERE pg_has_role(a.oid, 'USAGE');
+
+CREATE VIEW information_schema.applicable_roles AS
+SELECT a.rolname AS grantee, b.rolname AS role_name, (CASE WHEN m.admin_option THEN 'YES' ELSE 'NO' END)::varchar AS is_grantable
+FROM (SELECT member, roleid, admin_option FROM pg_catalog.pg_auth_members
+      UNION
+      SELECT d.datdba, o.oid, false FROM pg_catalog.pg_database d, pg_catalog.pg_authid o
+      WHERE d.datname = current_database() AND o.rolname = 'pg_database_owner') m
+     JOIN pg_catalog.pg_authid a ON m.member = a.oid
+     JOIN pg_catalog.pg_authid b ON m.roleid = b.oid
+WHERE pg_has_role(a.oid, 'USAGE');
+
+CREATE VIEW information_schema.administrable_role_authorizations AS
+SELECT grantee, role_name, is_grantable FROM information_schema.applicable_roles WHERE is_grantable = 'YES';
+
+CREATE VIEW information_schema.table_privileges AS
+SELECT g.rolname AS grantor, e.rolname AS grantee, current_database()::name AS table_catalog, n.nspname AS table_schema,
+       c.relname AS table_name, p.privilege_type::varchar AS privilege_type,
+       (CASE WHEN p.is_grantable OR pg_has_role(e.oid, c.relowner, 'USAGE') THEN 'YES' ELSE 'NO' END)::varchar AS is_grantable,
+       (CASE WHEN p.privilege_type = 'SELECT' THEN 'YES' ELSE 'NO' END)::varchar AS with_hierarchy
+FROM pg_catalog.pg_class c
+     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     CROSS JOIN LATERAL aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) p
+     JOIN pg_catalog.pg_authid g ON g.oid = p.grantor
+     JOIN (SELECT oid, rolname FROM pg_catalog.pg_authid UNION ALL SELECT 0::oid, 'PUBLIC') e (oid, rolname) ON e.oid = p.grantee
+WHERE c.relkind IN ('r', 'v', 'p')
+      AND p.privilege_type IN ('INSERT', 'SELECT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER')
+      AND (pg_has_role(g.oid, 'USAGE') OR pg_has_role(e.oid, 'USAGE') OR e.rolname = 'PUBLIC');
+
+CREATE VIEW information_schema.role_table_grants AS
+SELECT grantor, grantee, table_catalog, table_schema, table_name, privilege_type, is_grantable, with_hierarchy
+FROM information_schema.table_privileges
+WHERE grantor IN (SELECT role_name FROM information_schema.enabled_roles)
+      OR grantee IN (SELECT role_name FROM information_schema.enabled_roles);
+
+CREATE VIEW information_schema.column_privileges AS
+SELECT g.rolname AS grantor, e.rolname AS grantee, current_database()::name AS table_catalog, n.nspname AS table_schema,
+       x.relname AS table_name, x.attname AS column_name, x.privilege_type::varchar AS privilege_type,
+       (CASE WHEN x.is_grantable OR pg_has_role(e.oid, x.relowner, 'USAGE') THEN 'YES' ELSE 'NO' END)::varchar AS is_grantable
+FROM (SELECT c.relname, c.relnamespace, c.relowner, a.attname, p.grantor, p.grantee, p.privilege_type, p.is_grantable
+      FROM pg_catalog.pg_class c
+           CROSS JOIN LATERAL aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) p
+           JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
+      WHERE c.relkind IN ('r', 'v', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+      UNION
+      SELECT c.relname, c.relnamespace, c.relowner, a.attname, p.grantor, p.grantee, p.privilege_type, p.is_grantable
+      FROM pg_catalog.pg_class c
+           JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
+           CROSS JOIN LATERAL aclexplode(coalesce(a.attacl, acldefault('c', c.relowner))) p
+      WHERE c.relkind IN ('r', 'v', 'p') AND a.attnum > 0 AND NOT a.attisdropped) x
+     JOIN pg_catalog.pg_namespace n ON n.oid = x.relnamespace
+     JOIN pg_catalog.pg_authid g ON g.oid = x.grantor
+     JOIN (SELECT oid, rolname FROM pg_catalog.pg_authid UNION ALL SELECT 0::oid, 'PUBLIC') e (oid, rolname) ON e.oid = x.grantee
+WHERE x.privilege_type IN ('INSERT', 'SELECT', 'UPDATE', 'REFERENCES')
+      AND (pg_has_role(g.oid, 'USAGE') OR pg_has_role(e.oid, 'USAGE') OR e.rolname = 'PUBLIC');
+
+CREATE VIEW information_schema.role_column_grants AS
+SELECT grantor, grantee, table_catalog, table_schema, table_name, column_name, privilege_type, is_grantable
+FROM information_schema.column_privileges
+WHERE grantor IN (SELECT role_name FROM information_schema.enabled_roles)
+      OR grantee IN (SELECT role_name FROM information_schema.enabled_roles);
+
+CREATE VIEW information_schema.routine_privileges AS
+SELECT g.rolname AS grantor, e.rolname AS grantee, current_database()::name AS specific_catalog, n.nspname AS specific_schema,
+       (f.proname || '_' || f.oid)::name AS specific_name, current_database()::name AS routine_catalog,
+       n.nspname AS routine_schema, f.proname AS routine_name, 'EXECUTE'::varchar AS privilege_type,
+       (CASE WHEN p.is_grantable OR pg_has_role(e.oid, f.proowner, 'USAGE') THEN 'YES' ELSE 'NO' END)::varchar AS is_grantable
+FROM pg_catalog.pg_proc f
+     JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
+     CROSS JOIN LATERAL aclexplode(coalesce(f.proacl, acldefault('f', f.proowner))) p
+     JOIN pg_catalog.pg_authid g ON g.oid = p.grantor
+     JOIN (SELECT oid, rolname FROM pg_catalog.pg_authid UNION ALL SELECT 0::oid, 'PUBLIC') e (oid, rolname) ON e.oid = p.grantee
+WHERE p.privilege_type = 'EXECUTE'
+      AND (pg_has_role(g.oid, 'USAGE') OR pg_has_role(e.oid, 'USAGE') OR e.rolname = 'PUBLIC');
+
+CREATE VIEW information_schema.role_routine_grants AS
+SELECT grantor, grantee, specific_catalog, specific_schema, specific_name, routine_catalog, routine_schema, routine_name,
+       privilege_type, is_grantable
+FROM information_schema.routine_privileges
+WHERE grantor IN (SELECT role_name FROM information_schema.enabled_roles)
+      OR grantee IN (SELECT role_name FROM information_schema.enabled_roles);
+
 CREATE VIEW information_schema.sequences AS
 SELECT current_database()::name AS sequence_catalog, n.nspname AS sequence_schema, c.relname AS sequence_name,
        format_type(s.seqtypid, NULL)::varchar AS data_type,
