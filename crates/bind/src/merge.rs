@@ -111,7 +111,7 @@ impl Binder<'_> {
         refuse_unreachable(&clauses)?;
         let table = self.merge_target(s)?;
         let target = TargetName::new(s.relation(), &table);
-        let mut dml = self.new_dml(DmlKind::Merge, table.clone());
+        let mut dml = self.new_dml(DmlKind::Merge, table.clone()).called(target);
         let (source, items) = self.bind_from_item(s.source_relation(), &scope, &mut q)?;
         if items.iter().any(|i| i.rel_visible && i.alias.as_deref() == Some(target.name)) {
             return Err(Error::new(
@@ -132,7 +132,7 @@ impl Binder<'_> {
             dml.merge.push(action);
         }
         let inserted = self.merge_inserts(&clauses, &table)?;
-        let mut settled = SettledTarget::default();
+        let mut settled = SettledTarget { alias: dml.alias.clone(), security_quals: Vec::new() };
         if table.kind == TableKind::View {
             let overriding = clauses.iter().map(|clause| clause.override_).collect();
             dml.merge_on = Some(on);
@@ -158,9 +158,6 @@ impl Binder<'_> {
         let mut place = |e: &mut Expr| moved.map_or(Ok(()), |moved| moved.place(e));
         on.rewrite(&mut place)?;
         dml.rewrite(&mut place)?;
-        if settled.alias.is_empty() {
-            settled.alias = target.name.to_string();
-        }
         let target_rel = self.merge_target_rel(&settled, &dml)?;
         q.rels.push(target_rel);
         join_target(&mut q, dml.rel, source, join_kind, on.clone());
