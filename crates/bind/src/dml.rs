@@ -511,12 +511,12 @@ pub(super) fn next_value(sequence: Oid) -> Expr {
 impl Binder<'_> {
     /// Nobody writes to system tables but definitions; who is no superuser would not be allowed to either.
     pub(super) fn refuse_catalog(&self, table: &Table) -> Result<()> {
-        if !table.is_catalog {
+        // A view's relation is looked at in its turn.
+        if !table.is_catalog || table.kind == TableKind::View {
             return Ok(());
         }
         let message = match self.catalog.is_for_superuser() {
             true => format!("permission denied: \"{}\" is a system catalog", table.name),
-            false if table.kind == TableKind::View => format!("permission denied for view {}", table.name),
             false => format!("permission denied for table {}", table.name),
         };
         Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
