@@ -168,19 +168,29 @@ impl Binder<'_> {
             .as_ref()
             .map(|m| Expr::new(ExprKind::IsNull { arg: Box::new(m.expr.clone()), negated: true }, oids::BOOL));
         // A newer version of a row may not be one of the view's any more.
-        let mut quals = settled.security_quals;
-        quals.iter_mut().try_for_each(|qual| {
-            qual.rewrite(&mut |e| {
-                if let ExprKind::SubLink(link) = &mut e.kind {
-                    link.id = self.new_rel();
-                }
-                Ok(())
-            })
-        })?;
+        for action in dml.merge.iter_mut().filter(|a| a.when == MergeWhen::NotMatchedBySource) {
+            let quals = self.asked_again(&settled.security_quals)?;
+            action.condition = Expr::and_all(quals.into_iter().chain(action.condition.take()).collect());
+        }
+        let quals = self.asked_again(&settled.security_quals)?;
         dml.merge_on = Expr::and_all(present.into_iter().chain([on]).chain(quals).collect());
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
+    }
+
+    /// Copies of conditions, for another place of the plan: their subqueries are others there.
+    fn asked_again(&self, conditions: &[Expr]) -> Result<Vec<Expr>> {
+        let mut copies = conditions.to_vec();
+        for copy in &mut copies {
+            copy.rewrite(&mut |e| {
+                if let ExprKind::SubLink(link) = &mut e.kind {
+                    link.id = self.new_rel();
+                }
+                Ok(())
+            })?;
+        }
+        Ok(copies)
     }
 
     /// The columns that INSERT actions give values for.

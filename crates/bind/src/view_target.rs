@@ -506,7 +506,7 @@ fn cells_of(dml: &mut Dml, position: usize) -> impl Iterator<Item = &mut Expr> {
     let source_rel = dml.source_rel;
     let assigned = dml.assignments.iter().find(|a| a.column == position);
     let number = assigned.and_then(|a| cell_number(&a.expr, source_rel)).filter(|_| has_cells(dml));
-    let rels = number.and_then(|_| dml.source.as_mut()).map(|source| &mut source.rels);
+    let rels = dml.source.as_mut().filter(|_| number.is_some()).map(|source| &mut source.rels);
     let rows = rels.into_iter().flatten().filter_map(|rel| match &mut rel.kind {
         RelKind::Values(rows) => Some(rows),
         _ => None,

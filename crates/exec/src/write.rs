@@ -79,7 +79,7 @@ pub(super) fn with_named_row(
 }
 
 /// The table whose rows the statement writes, not a view that it names.
-fn changed_relation<'r>(rt: &'r RunState) -> Option<&'r RelationAccess> {
+fn changed_relation(rt: &RunState) -> Option<&RelationAccess> {
     let is_written = |access: &&RelationAccess| access.required & CHANGES != 0 && access.table.kind != TableKind::View;
     rt.plan.access.relations.iter().find(is_written)
 }
