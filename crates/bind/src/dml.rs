@@ -98,9 +98,13 @@ impl Binder<'_> {
         if let Some(e) = self.domain_default(table, column, rel)? {
             return Ok(e);
         }
+        Ok(self.null_of(column))
+    }
+
+    pub(super) fn null_of(&self, column: &Column) -> Expr {
         let ty = self.base_type(column.type_oid);
         let null = Expr::null(ty);
-        Ok(if ty == column.type_oid { null } else { self.to_domain(null, column.type_oid, false) })
+        if ty == column.type_oid { null } else { self.to_domain(null, column.type_oid, false) }
     }
 
     fn domain_default(&self, table: &Table, column: &Column, rel: u32) -> Result<Option<Expr>> {
@@ -187,6 +191,7 @@ impl Binder<'_> {
         let has_triggers = !table.triggers.is_empty();
         Dml {
             kind,
+            alias: table.name.clone(),
             table,
             rel,
             excluded_rel: self.new_rel(),
@@ -415,7 +420,7 @@ impl Binder<'_> {
         }
         let table = self.dml_target(s.relation())?;
         let target = TargetName::new(s.relation(), &table);
-        let mut dml = self.new_dml(DmlKind::Update, table.clone());
+        let mut dml = self.new_dml(DmlKind::Update, table.clone()).called(target);
         self.target_rel(&dml, (target, s.relation()), &mut q, &mut scope)?;
         self.bind_from(s.from_clause(), &mut scope, &mut q)?;
         scope.clause = ClauseKind::UpdateSource;
@@ -439,7 +444,7 @@ impl Binder<'_> {
         }
         let table = self.dml_target(s.relation())?;
         let target = TargetName::new(s.relation(), &table);
-        let mut dml = self.new_dml(DmlKind::Delete, table.clone());
+        let mut dml = self.new_dml(DmlKind::Delete, table.clone()).called(target);
         self.target_rel(&dml, (target, s.relation()), &mut q, &mut scope)?;
         self.bind_from(s.using_clause(), &mut scope, &mut q)?;
         scope.clause = ClauseKind::Where;
@@ -465,6 +470,13 @@ pub(super) fn refuse_update(c: &Column, e: &Expr) -> Result<()> {
     };
     let message = format!("column \"{name}\" can only be updated to DEFAULT");
     Err(Error::new(sqlstate::GENERATED_ALWAYS, message).with_detail(why))
+}
+
+impl Dml {
+    /// With the name that the statement gives its table.
+    pub(super) fn called(self, target: TargetName<'_>) -> Dml {
+        Dml { alias: target.name.to_string(), ..self }
+    }
 }
 
 /// The functions that a changed row's rules call. Of an UPDATE those of generated columns whose sources it assigns;
@@ -511,12 +523,12 @@ pub(super) fn next_value(sequence: Oid) -> Expr {
 impl Binder<'_> {
     /// Nobody writes to system tables but definitions; who is no superuser would not be allowed to either.
     pub(super) fn refuse_catalog(&self, table: &Table) -> Result<()> {
-        if !table.is_catalog {
+        // A view's relation is looked at in its turn.
+        if !table.is_catalog || table.kind == TableKind::View {
             return Ok(());
         }
         let message = match self.catalog.is_for_superuser() {
             true => format!("permission denied: \"{}\" is a system catalog", table.name),
-            false if table.kind == TableKind::View => format!("permission denied for view {}", table.name),
             false => format!("permission denied for table {}", table.name),
         };
         Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))

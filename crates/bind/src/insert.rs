@@ -50,7 +50,8 @@ impl Binder<'_> {
             self.bind_with(w, &mut scope, &mut q)?;
         }
         let table = self.dml_target(s.relation())?;
-        let mut dml = self.new_dml(DmlKind::Insert, table.clone());
+        let target = TargetName::new(s.relation(), &table);
+        let mut dml = self.new_dml(DmlKind::Insert, table.clone()).called(target);
         let columns = self.insert_columns(s.cols().iter(), &table)?;
         let given = match s.select_stmt() {
             Node::None => 0,
@@ -70,7 +71,6 @@ impl Binder<'_> {
             }
             _ => return Err(Error::internal("INSERT without a source")),
         };
-        let target = TargetName::new(s.relation(), &table);
         let mut inference = match s.on_conflict_clause() {
             Some(c) => self.bind_on_conflict(c, target, &scope, &mut dml)?,
             None => None,

@@ -611,6 +611,8 @@ pub enum MergeCommand {
 pub struct Dml {
     pub kind: DmlKind,
     pub table: Arc<Table>,
+    /// What the statement, or the view that it names, calls the table.
+    pub alias: String,
     /// The target relation (its current row; for INSERT the existing row of ON CONFLICT).
     pub rel: u32,
     /// The row proposed for insertion (EXCLUDED). In RETURNING of MERGE: the new row, or the one that was deleted.

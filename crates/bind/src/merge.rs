@@ -111,7 +111,7 @@ impl Binder<'_> {
         refuse_unreachable(&clauses)?;
         let table = self.merge_target(s)?;
         let target = TargetName::new(s.relation(), &table);
-        let mut dml = self.new_dml(DmlKind::Merge, table.clone());
+        let mut dml = self.new_dml(DmlKind::Merge, table.clone()).called(target);
         let (source, items) = self.bind_from_item(s.source_relation(), &scope, &mut q)?;
         if items.iter().any(|i| i.rel_visible && i.alias.as_deref() == Some(target.name)) {
             return Err(Error::new(
@@ -132,7 +132,7 @@ impl Binder<'_> {
             dml.merge.push(action);
         }
         let inserted = self.merge_inserts(&clauses, &table)?;
-        let mut settled = SettledTarget::default();
+        let mut settled = SettledTarget { alias: dml.alias.clone(), security_quals: Vec::new() };
         if table.kind == TableKind::View {
             let overriding = clauses.iter().map(|clause| clause.override_).collect();
             dml.merge_on = Some(on);
@@ -158,9 +158,6 @@ impl Binder<'_> {
         let mut place = |e: &mut Expr| moved.map_or(Ok(()), |moved| moved.place(e));
         on.rewrite(&mut place)?;
         dml.rewrite(&mut place)?;
-        if settled.alias.is_empty() {
-            settled.alias = target.name.to_string();
-        }
         let mut target_rel = self.merge_target_rel(&settled, &dml)?;
         target_rel.security_quals.extend(s.relation().map_or_else(Vec::new, |named| own_rows(named, &dml.table)));
         q.rels.push(target_rel);
@@ -172,19 +169,29 @@ impl Binder<'_> {
             .as_ref()
             .map(|m| Expr::new(ExprKind::IsNull { arg: Box::new(m.expr.clone()), negated: true }, oids::BOOL));
         // A newer version of a row may not be one of the view's any more.
-        let mut quals = settled.security_quals;
-        quals.iter_mut().try_for_each(|qual| {
-            qual.rewrite(&mut |e| {
-                if let ExprKind::SubLink(link) = &mut e.kind {
-                    link.id = self.new_rel();
-                }
-                Ok(())
-            })
-        })?;
+        for action in dml.merge.iter_mut().filter(|a| a.when == MergeWhen::NotMatchedBySource) {
+            let quals = self.asked_again(&settled.security_quals)?;
+            action.condition = Expr::and_all(quals.into_iter().chain(action.condition.take()).collect());
+        }
+        let quals = self.asked_again(&settled.security_quals)?;
         dml.merge_on = Expr::and_all(present.into_iter().chain([on]).chain(quals).collect());
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
+    }
+
+    /// Copies of conditions, for another place of the plan: their subqueries are others there.
+    fn asked_again(&self, conditions: &[Expr]) -> Result<Vec<Expr>> {
+        let mut copies = conditions.to_vec();
+        for copy in &mut copies {
+            copy.rewrite(&mut |e| {
+                if let ExprKind::SubLink(link) = &mut e.kind {
+                    link.id = self.new_rel();
+                }
+                Ok(())
+            })?;
+        }
+        Ok(copies)
     }
 
     /// The columns that INSERT actions give values for.

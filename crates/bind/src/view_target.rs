@@ -46,7 +46,6 @@ pub(super) struct SettledTarget {
 }
 
 /// Of a view's conditions and check options, what later views of the way depend on.
-#[derive(Default)]
 struct Way {
     target: SettledTarget,
     /// A view further out checks rows against the conditions of all views below it.
@@ -170,15 +169,18 @@ impl Binder<'_> {
     pub(super) fn settle_view(&self, mut s: ViewChange<'_>) -> Result<SettledTarget> {
         let (named, noted) = (s.dml.rel, self.noted_accesses());
         let mut access = self.named_access(&mut s)?;
-        let mut way = Way { target: self.named_target(&s), ..Way::default() };
+        let target = SettledTarget { alias: s.dml.alias.clone(), ..SettledTarget::default() };
+        let mut way = Way { target, is_cascaded: false };
         let mut views = Vec::new();
         while s.dml.table.kind == TableKind::View && !s.is_done_by_triggers() {
             let below = self.step_down(&mut s, &mut way, &access)?;
             views.push(std::mem::replace(&mut access, below));
         }
-        if s.dml.table.kind == TableKind::View && !views.is_empty() {
+        if s.dml.table.kind == TableKind::View {
+            self.add_view_defaults(&mut s)?;
             mark_view_rows(s.dml)?;
         }
+        s.dml.alias = way.target.alias.clone();
         self.finish_lists(&mut s)?;
         self.forget_unused(noted, &mut s, &mut way.target)?;
         // The relation at the end of the way stands for all of them.
@@ -214,17 +216,12 @@ impl Binder<'_> {
         Ok(access)
     }
 
-    fn named_target(&self, s: &ViewChange<'_>) -> SettledTarget {
-        let rel = s.query.rels.iter().find(|rel| rel.id == s.dml.rel);
-        SettledTarget { alias: rel.map_or_else(String::new, |rel| rel.alias.clone()), security_quals: Vec::new() }
-    }
-
     /// Replaces the view that the statement changes by the relation that the view reads. `access`: what is done to the
     /// view; what is done to the relation is returned.
     fn step_down(&self, s: &mut ViewChange<'_>, way: &mut Way, access: &RelationAccess) -> Result<RelationAccess> {
         kilndb_base::stack::check()?;
         let view = s.dml.table.clone();
-        self.add_view_defaults(s, &view)?;
+        self.add_view_defaults(s)?;
         let writes = s.writes();
         let of = match self.view_of_relation(&view)? {
             Ok(of) if !writes || of.has_updatable_column() => of,
@@ -319,17 +316,14 @@ impl Binder<'_> {
     }
 
     /// Gives columns the view's own defaults: those that a statement names DEFAULT for, and those that an INSERT names
-    /// not at all.
-    fn add_view_defaults(&self, s: &mut ViewChange<'_>, view: &Table) -> Result<()> {
-        let rel = s.dml.new_rel;
+    /// not at all. Where the view has none, an INSERT leaves it to the relation below; an UPDATE sets NULL.
+    fn add_view_defaults(&self, s: &mut ViewChange<'_>) -> Result<()> {
+        let (view, rel) = (s.dml.table.clone(), s.dml.new_rel);
         let mut defaults = Vec::new();
         for (position, column) in view.columns.iter().enumerate().filter(|(_, c)| !c.dropped) {
-            if let Some(e) = self.own_default(view, column, rel)? {
+            if let Some(e) = self.own_default(&view, column, rel)? {
                 defaults.push((position, e));
             }
-        }
-        if defaults.is_empty() {
-            return Ok(());
         }
         for (position, e) in &defaults {
             for cell in cells_of(s.dml, *position).filter(|cell| matches!(cell.kind, ExprKind::Default)) {
@@ -345,6 +339,11 @@ impl Binder<'_> {
                         list.push(Assignment { column: *position, expr: e.clone() });
                     }
                     None => {}
+                }
+            }
+            if matches!(kind, ListKind::Update) {
+                for a in list.iter_mut().filter(|a| matches!(a.expr.kind, ExprKind::Default)) {
+                    a.expr = self.null_of(&view.columns[a.column]);
                 }
             }
             Ok(())
@@ -403,7 +402,7 @@ impl Binder<'_> {
         if table.kind != TableKind::View {
             return self.default_of(table, column, rel);
         }
-        Ok(self.own_default(table, column, rel)?.unwrap_or_else(|| Expr::null(column.type_oid)))
+        Ok(self.own_default(table, column, rel)?.unwrap_or_else(|| self.null_of(column)))
     }
 
     /// Forgets relations of subqueries of views that the statement has no use for.
@@ -507,7 +506,7 @@ fn cells_of(dml: &mut Dml, position: usize) -> impl Iterator<Item = &mut Expr> {
     let source_rel = dml.source_rel;
     let assigned = dml.assignments.iter().find(|a| a.column == position);
     let number = assigned.and_then(|a| cell_number(&a.expr, source_rel)).filter(|_| has_cells(dml));
-    let rels = number.and_then(|_| dml.source.as_mut()).map(|source| &mut source.rels);
+    let rels = dml.source.as_mut().filter(|_| number.is_some()).map(|source| &mut source.rels);
     let rows = rels.into_iter().flatten().filter_map(|rel| match &mut rel.kind {
         RelKind::Values(rows) => Some(rows),
         _ => None,

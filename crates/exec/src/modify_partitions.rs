@@ -746,6 +746,7 @@ impl ModifyState {
         if let Some(n) = write::insert_entries(&target, stored, None, &mut queue.twins, rt, cx)? {
             return Err(write::duplicate(&target, n, &new, rt, cx));
         }
+        super::row_security::check_stored(&target, &new, rt, cx)?;
         queue.child_row(&target, &new);
         self.partitions.list[movement.to_at].inserted += 1;
         let inserted = RowChange::inserted(&new);

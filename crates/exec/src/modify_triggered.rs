@@ -173,6 +173,9 @@ impl ModifyState {
         if !done {
             return Ok(());
         }
+        if m.statement.kind != DmlKind::Delete {
+            super::row_security::check_stored(m, &new, rt, cx)?;
+        }
         self.changed += 1;
         if m.statement.returning.is_none() {
             return Ok(());

@@ -8,7 +8,7 @@ use kilndb_base::{Error, Result, RowId, sqlstate};
 use kilndb_bind::access::RelationAccess;
 use kilndb_bind::ir::{DmlKind, RowCheckKind};
 use kilndb_catalog::privileges::privilege;
-use kilndb_catalog::{Column, Index, Table, TableKind};
+use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_plan::{IndexPlan, ModifyPlan};
 use kilndb_storage::{IndexInsert, RowBatch, Uniqueness};
 use kilndb_types::{Datum, EvalContext, io, row};
@@ -25,8 +25,14 @@ pub fn show(ty: kilndb_base::Oid, typmod: i32, d: &Datum, cx: &EvalContext<'_>) 
     }
 }
 
-fn shown_value(column: &Column, value: &Datum, cx: &EvalContext<'_>) -> String {
-    let shown = show(column.type_oid, column.typmod, value, cx);
+/// The value of the column at `position`, which may have gone unread from one version of the row to the next.
+fn shown_value(t: &Table, position: usize, value: &Datum, cx: &EvalContext<'_>) -> String {
+    let (column, layout) = (&t.columns[position], t.descriptor.columns.get(position));
+    let decoded = match (value, layout) {
+        (Datum::Stored(bytes), Some(layout)) => row::decode_at(layout, bytes, 0).ok(),
+        _ => None,
+    };
+    let shown = show(column.type_oid, column.typmod, decoded.as_ref().unwrap_or(value), cx);
     if shown.len() > 64 { format!("{}...", shown.chars().take(64).collect::<String>()) } else { shown }
 }
 
@@ -36,8 +42,8 @@ fn with_failing_row(error: Error, t: &Table, values: &[Datum], rt: &RunState, cx
     let named = changed_relation(rt);
     let target = named.map_or(t, |access| &access.table);
     if cx.session.may_read(target, &[]) {
-        let columns = t.columns.iter().zip(values).filter(|(c, _)| !c.dropped);
-        let list: Vec<String> = columns.map(|(c, value)| shown_value(c, value, &cx.eval)).collect();
+        let columns = values.iter().take(t.columns.len()).enumerate().filter(|(at, _)| !t.columns[*at].dropped);
+        let list: Vec<String> = columns.map(|(at, value)| shown_value(t, at, value, &cx.eval)).collect();
         return error.with_detail(format!("Failing row contains ({}).", list.join(", ")));
     }
     if cx.session.hides_rows(target) {
@@ -48,10 +54,10 @@ fn with_failing_row(error: Error, t: &Table, values: &[Datum], rt: &RunState, cx
     let (mut names, mut list) = (Vec::new(), Vec::new());
     for column in target.columns.iter().filter(|c| !c.dropped) {
         let at = t.columns.iter().position(|c| !c.dropped && c.name == column.name);
-        let Some(value) = at.and_then(|at| values.get(at)) else { continue };
+        let Some((at, value)) = at.and_then(|at| values.get(at).map(|value| (at, value))) else { continue };
         if given(column.attnum) || cx.session.may_read(target, &[column.attnum]) {
             names.push(column.name.clone());
-            list.push(shown_value(column, value, &cx.eval));
+            list.push(shown_value(t, at, value, &cx.eval));
         }
     }
     if names.is_empty() {
@@ -73,7 +79,7 @@ pub(super) fn with_named_row(
 }
 
 /// The table whose rows the statement writes, not a view that it names.
-fn changed_relation<'r>(rt: &'r RunState) -> Option<&'r RelationAccess> {
+fn changed_relation(rt: &RunState) -> Option<&RelationAccess> {
     let is_written = |access: &&RelationAccess| access.required & CHANGES != 0 && access.table.kind != TableKind::View;
     rt.plan.access.relations.iter().find(is_written)
 }

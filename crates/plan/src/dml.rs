@@ -51,7 +51,8 @@ impl Planner<'_> {
             DmlKind::Delete => "Delete",
             DmlKind::Merge => "Merge",
         };
-        let alias = self.names.as_ref().and_then(|names| names.relation(d.rel)).filter(|alias| *alias != table.name);
+        let alias = self.names.as_ref().map(|names| names.relation(d.rel).unwrap_or(&d.alias));
+        let alias = alias.filter(|alias| *alias != table.name);
         let label = match alias {
             Some(alias) => format!("{verb} on {} {alias}", table.name),
             None => format!("{verb} on {}", table.name),

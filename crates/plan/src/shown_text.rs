@@ -311,6 +311,14 @@ fn collect(q: &Query, n: &mut CollectedNames) {
         n.columns.insert(ColId { rel: r.id, att: ATT_CTID }, (r.id, "ctid".into()));
         n.aliases.insert(r.id, alias);
     }
+    if let QueryBody::Dml(d) = &q.body
+        && !d.row_checks.is_empty()
+    {
+        // Checks of new rows name the table's columns in subqueries.
+        for c in &d.table.columns {
+            n.columns.insert(ColId { rel: d.new_rel, att: c.attnum }, (0, format!("{}.{}", d.alias, c.name)));
+        }
+    }
     q.for_subqueries(&mut |s| collect(s, n));
     q.for_exprs(&mut |e| in_expr(e, n));
 }

@@ -147,7 +147,7 @@ pub fn select_with_names(sql: &str, names: &[&str]) -> Result<Option<String>> {
     let statements = script.statements();
     let Some(Node::SelectStmt(select)) = statements.first().map(Statement::node) else { return Ok(None) };
     let is_plain = select.op == raw::SetOperation::SETOP_NONE && select.target_list().len() == names.len();
-    if !is_plain || select.sort_clause().len() + select.group_clause().len() + select.distinct_clause().len() > 0 {
+    if !is_plain || goes_by_output_names(select, names) {
         return Ok(None);
     }
     let copy = pg_raw_parse::make::owned(|mem| {
@@ -164,6 +164,26 @@ pub fn select_with_names(sql: &str, names: &[&str]) -> Result<Option<String>> {
     let text =
         pg_raw_parse::deparse(&*copy).map_err(|e| Error::internal(format!("could not write a statement: {e}")))?;
     Ok(Some(text.as_str().to_string()))
+}
+
+/// Whether ORDER BY, GROUP BY or DISTINCT ON mean, or might mean, a column by the name that it has in the result, under
+/// its own name or one of `names`.
+fn goes_by_output_names(select: &nodes::SelectStmt, names: &[&str]) -> bool {
+    let from = select.from_clause();
+    let is_of_one_table = from.len() == 1 && matches!(from.first(), Some(Node::RangeVar(_)));
+    let is_output = |node: Node<'_>| match node {
+        Node::ColumnRef(c) if c.fields().len() == 1 => {
+            let name = c.fields().first().and_then(|f| f.as_str()).unwrap_or_default();
+            let renamed = select.target_list().iter().any(|target| target.name() == Some(name));
+            !is_of_one_table || renamed || names.contains(&name)
+        }
+        Node::ColumnRef(_) | Node::A_Const(_) => false,
+        // Grouping sets have lists of their own.
+        Node::GroupingSet(_) => true,
+        _ => false,
+    };
+    let sorted = select.sort_clause().iter().any(|sort| is_output(sort.node()));
+    sorted || select.group_clause().iter().chain(select.distinct_clause().iter()).any(is_output)
 }
 
 /// A statement's text, as the deparser writes it.
