@@ -225,12 +225,25 @@ impl Definitions<'_> {
         condition: RowCondition<'_>,
         runtime: &dyn Runtime,
     ) -> Result<Option<Arc<Table>>> {
+        if self.has_no_page(table)? {
+            return Ok(None);
+        }
         let query = TableQuery { table, values: vec![RowValue::TableOid], condition, is_one: true };
         match self.rows_of(&query, runtime)?.first().and_then(|row| row.first()) {
             Some(Datum::Oid(oid)) if *oid != table.oid => self.context_mut().table_by_oid(*oid, runtime).map(Some),
             Some(_) => Ok(Some(table.clone())),
             None => Ok(None),
         }
+    }
+
+    /// Whether a table has never had a row: no function of a condition or an expression is called for it, and so nobody is
+    /// asked whether it may be.
+    fn has_no_page(&self, table: &Table) -> Result<bool> {
+        if table.storage.0 == 0 {
+            return Ok(false);
+        }
+        let context = self.context();
+        Ok(context.shared.temporary.relation(&context.cluster.engine, table.storage)?.pages() == 0)
     }
 
     /// Runs a plan on what the transaction's statements see.
@@ -384,6 +397,9 @@ impl Definitions<'_> {
             self.refuse_for_global(index, "at this isolation level, moving rows")?;
         }
         let mut sorter = self.new_key_sorter(1)();
+        if self.has_no_page(table)? {
+            return Ok(vec![sorter]);
+        }
         let keys = index.keys.iter().map(|k| match &k.expression_sql {
             Some(sql) => RowValue::Expression(sql),
             None => RowValue::Column(k.attnum),
