@@ -83,7 +83,7 @@ impl World {
 
     /// A statement that sees one row after the other and tells which.
     pub fn witness_question(&mut self) -> Question {
-        let table = self.table();
+        let table = if self.one_in(5) { self.view() } else { self.table() };
         let more = self.pick(&["", "", " and id < 4", " and a = 1", " and b like 'b%'"]);
         Question::rolled_back(match self.random.index(6) {
             0 => format!("update {table} set b = 'w' where public.witness(id){more}"),

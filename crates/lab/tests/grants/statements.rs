@@ -51,8 +51,13 @@ impl World {
         if self.one_in(3) { format!(" returning {}", self.columns().join(", ")) } else { String::new() }
     }
 
+    /// What a statement changes: a table, or a view.
+    fn changed(&mut self) -> String {
+        if self.one_in(4) { self.view() } else { self.table() }
+    }
+
     fn insert(&mut self) -> String {
-        let table = self.table();
+        let table = self.changed();
         let id = 100 + self.random.index(50);
         let start = match self.random.index(6) {
             0 => format!("insert into {table} (id, a) values ({id}, 1)"),
@@ -73,7 +78,7 @@ impl World {
     }
 
     fn update(&mut self) -> String {
-        let table = self.table();
+        let table = self.changed();
         let set = match self.random.index(6) {
             0 => "a = 2".to_string(),
             1 => "a = a".to_string(),
@@ -91,7 +96,7 @@ impl World {
     }
 
     fn delete(&mut self) -> String {
-        let table = self.table();
+        let table = self.changed();
         if self.one_in(4) {
             return format!("delete from {table} x using {} y where x.id = y.id", self.relation());
         }
@@ -100,7 +105,7 @@ impl World {
     }
 
     fn merge(&mut self) -> String {
-        let (table, source) = (self.table(), self.relation());
+        let (table, source) = (self.changed(), self.relation());
         let mut actions = String::new();
         if self.one_in(2) {
             actions += self.pick(&[

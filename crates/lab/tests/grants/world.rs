@@ -289,8 +289,14 @@ impl World {
             if query.ends_with("where a > 0") && !query.starts_with("select id, a, b, (") && self.is_lockable(&source) {
                 self.lockable.push(view.clone());
             }
-            let invoker = if self.one_in(2) { " with (security_invoker)" } else { "" };
-            sql.push(format!("create view {}{invoker} as {query}", full(&view)));
+            let options = self.pick(&[
+                " with (security_invoker)",
+                " with (security_invoker)",
+                " with (security_barrier)",
+                "",
+                "",
+            ]);
+            sql.push(format!("create view {}{options} as {query}", full(&view)));
             self.views.push(view);
         }
         for n in 0..2 {
