@@ -210,6 +210,7 @@ impl Binder<'_> {
             returning: Vec::new(),
             row_filter: None,
             moves_rows: false,
+            is_of_key: false,
             triggers: Vec::new(),
             old_values_rel: if has_triggers { self.new_rel() } else { rel },
             indexes: Vec::new(),

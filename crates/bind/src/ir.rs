@@ -640,6 +640,8 @@ pub struct Dml {
     pub row_filter: Option<Expr>,
     /// The rows are those that the table has had, and move: no trigger fires, and references hold as they are.
     pub moves_rows: bool,
+    /// It is what a foreign key does to the referencing table, and so that table's owner's.
+    pub is_of_key: bool,
     pub triggers: Vec<super::trigger::BoundTrigger>,
     /// The row before the change, for conditions of triggers.
     pub old_values_rel: u32,

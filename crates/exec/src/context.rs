@@ -55,8 +55,12 @@ pub trait SessionHost {
     fn hides_rows(&self, _table: &kilndb_catalog::Table) -> bool {
         false
     }
-    /// 42501 unless whoever runs the statement may call these functions.
-    fn require_functions(&self, _functions: &[kilndb_bind::access::FunctionAccess]) -> Result<()> {
+    /// 42501 unless a role may call these functions; None: whoever runs the statement.
+    fn require_functions(
+        &self,
+        _functions: &[kilndb_bind::access::FunctionAccess],
+        _role: Option<kilndb_base::Oid>,
+    ) -> Result<()> {
         Ok(())
     }
     /// The role that the statement runs as.

@@ -105,7 +105,8 @@ pub fn complete_as(
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
     if !m.functions.is_empty() {
-        cx.session.require_functions(&m.functions)?;
+        let owner = m.statement.is_of_key.then_some(m.table.owner);
+        cx.session.require_functions(&m.functions, owner)?;
     }
     for (column, e) in &*m.generated {
         values[*column] = e.eval(values, rt, cx)?;

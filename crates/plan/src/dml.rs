@@ -207,6 +207,7 @@ impl Planner<'_> {
             recheck: Arc::new(recheck),
             row_filter: row_filter.map(Arc::new),
             moves_rows: d.moves_rows,
+            is_of_key: d.is_of_key,
             conflict: conflict.map(Arc::new),
             row_checks,
             returning,

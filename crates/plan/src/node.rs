@@ -753,6 +753,8 @@ pub struct ModifyStatement {
     pub row_filter: Option<Arc<CExpr>>,
     /// The rows are those that the table has had, and move: no trigger fires, and references hold as they are.
     pub moves_rows: bool,
+    /// A foreign key's action: what it calls is called for the table's owner.
+    pub is_of_key: bool,
     pub conflict: Option<Arc<ConflictPlan>>,
     /// What row security wants of rows: of new ones over the named table's row, of those that are found over the row
     /// that assignments see.

@@ -46,6 +46,7 @@ impl EngineQuery for KeyQuery<'_> {
             KeyAction::Set(_) => DmlKind::Update,
         };
         let mut dml = binder.new_dml(kind, self.table.clone());
+        dml.is_of_key = true;
         if let KeyAction::Set(values) = &self.action {
             for (place, value) in values {
                 dml.assignments

@@ -63,9 +63,9 @@ impl SessionHost for StatementHost<'_> {
         table.row_security.is_some()
             && self.roles().is_ok_and(|roles| table.hides_rows_from(role, roles.seen_from(self.database().oid)))
     }
-    fn require_functions(&self, functions: &[FunctionAccess]) -> Result<()> {
+    fn require_functions(&self, functions: &[FunctionAccess], role: Option<Oid>) -> Result<()> {
         let roles = self.roles()?;
-        refuse_functions(functions, self.facts.current_role, roles.seen_from(self.database().oid))
+        refuse_functions(functions, role.unwrap_or(self.facts.current_role), roles.seen_from(self.database().oid))
     }
     fn fuzzy_search_limit(&self) -> u64 {
         self.settings.number("gin_fuzzy_search_limit")
