@@ -877,6 +877,10 @@ impl Plan {
     pub fn fetch_ahead(&self) {
         self.parts.iter().for_each(|part| ahead::fetch_range(*part, PART_BYTES));
     }
+    /// Whether it means the same to all sessions, and later, so that its costs tell of their plans too.
+    pub fn may_be_guarded(&self) -> bool {
+        !self.is_private && !self.reads_moment && self.role.is_none()
+    }
     /// A plan for known values of the parameters may be a better one.
     pub fn is_better_for_values(&self) -> bool {
         self.depends_on_values || self.values_may_simplify

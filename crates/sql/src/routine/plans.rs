@@ -262,6 +262,7 @@ impl RoutinePlans {
         if let Some(known) = self.statements.get(&prepared.id)
             && known.epoch == epoch
             && context.database.is_current(epoch.catalog_version)
+            && known.plan.plan.as_ref().is_none_or(|plan| context.fits_role(plan))
         {
             return Ok(known.plan.clone());
         }
@@ -318,7 +319,7 @@ impl RoutinePlans {
         context: &SessionContext,
     ) -> Option<Arc<StatementGuard>> {
         let plan = planned.plan.as_ref().filter(|_| context.settings.plan_guard && planned.simple.is_none())?;
-        if plan.measured.is_none() || plan.is_private || plan.reads_moment {
+        if plan.measured.is_none() || !plan.may_be_guarded() {
             return None;
         }
         let types: Vec<Oid> = planned.uses.iter().map(|variable| variable.type_oid).collect();

@@ -300,7 +300,7 @@ impl Prepared {
         let measured = guard.map(|guard| guard.measure_next(context));
         let measured = measured.as_ref().map(|measured| MeasuredPlan { measured, former: None });
         let plan = self.plan_again(&PlanRequest { measured, ..self.request(&statement) }, context, runtime)?;
-        if let Some(guard) = guard.filter(|_| !plan.is_private && !plan.reads_moment) {
+        if let Some(guard) = guard.filter(|_| plan.may_be_guarded()) {
             guard.adopt(&plan, catalog_version, context);
         }
         self.remember(plan.clone(), catalog_version, context);

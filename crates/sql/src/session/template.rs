@@ -261,8 +261,7 @@ impl Session {
         let fixed: Vec<(usize, Box<str>)> = fixed.map(|(i, l)| (i, l.text(sql).into())).collect();
         if let Body::Plan { plan, guard, .. } = &mut body
             && measured.is_some()
-            && !plan.is_private
-            && !plan.reads_moment
+            && plan.may_be_guarded()
         {
             *guard = self.guard_shape(plan, lookup.catalog_version, (&scanned.shape, &fixed));
         }
