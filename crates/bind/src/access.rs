@@ -194,6 +194,14 @@ impl Binder<'_> {
         Ok(query)
     }
 
+    /// The columns that an access reads are those that it has, whatever is in its statement later.
+    pub(crate) fn settle_selected(&self, settled: RelationAccess) {
+        if let Some(access) = self.accesses.borrow_mut().iter_mut().find(|access| access.rel == settled.rel) {
+            let required = if settled.selected.is_empty() { 0 } else { privilege::SELECT };
+            *access = RelationAccess { is_complete: true, required: settled.required | required, ..settled };
+        }
+    }
+
     /// Whom what is bound next is for, and who it was before.
     pub(crate) fn replace_check_as(&self, check_as: Option<Oid>) -> Option<Oid> {
         self.check_as.replace(check_as)

@@ -169,15 +169,27 @@ impl Binder<'_> {
             .as_ref()
             .map(|m| Expr::new(ExprKind::IsNull { arg: Box::new(m.expr.clone()), negated: true }, oids::BOOL));
         // A newer version of a row may not be one of the view's any more.
-        for action in dml.merge.iter_mut().filter(|a| a.when == MergeWhen::NotMatchedBySource) {
-            let quals = self.asked_again(&settled.security_quals)?;
-            action.condition = Expr::and_all(quals.into_iter().chain(action.condition.take()).collect());
-        }
-        let quals = self.asked_again(&settled.security_quals)?;
-        dml.merge_on = Expr::and_all(present.into_iter().chain([on]).chain(quals).collect());
+        dml.merge_on = Expr::and_all(present.into_iter().chain([on]).collect());
+        self.ask_again(&mut dml, &settled.security_quals)?;
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
+    }
+
+    /// Has these conditions asked of newer versions of the target's rows, before all else: a row that does not meet them
+    /// is none that the source's row matches.
+    pub(super) fn ask_again(&self, dml: &mut Dml, conditions: &[Expr]) -> Result<()> {
+        if conditions.is_empty() {
+            return Ok(());
+        }
+        let of_target = dml.merge.iter_mut().filter(|a| a.when == MergeWhen::NotMatchedBySource);
+        for condition in of_target.map(|action| &mut action.condition).chain([&mut dml.merge_on]) {
+            let quals = self.asked_again(conditions)?;
+            let mut all = Vec::new();
+            quals.into_iter().chain(condition.take()).for_each(|e| e.conjuncts(&mut all));
+            *condition = Expr::and_all(all);
+        }
+        Ok(())
     }
 
     /// Copies of conditions, for another place of the plan: their subqueries are others there.

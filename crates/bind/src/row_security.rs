@@ -121,7 +121,13 @@ impl RowSecurityRewriter<'_, '_> {
         commands.extend((dml.kind != DmlKind::Insert && reads).then_some(SELECT));
         if let Some(rel) = rels.iter_mut().find(|rel| rel.id == dml.rel) {
             // Conditions of views come after the policies of the table.
-            let of_views = std::mem::replace(&mut rel.security_quals, self.quals(&secured, &commands)?);
+            let quals = self.quals(&secured, &commands)?;
+            if dml.kind == DmlKind::Merge {
+                // What the policies read there is not read by the statement.
+                self.binder.settle_selected(access);
+                self.binder.ask_again(dml, &quals)?;
+            }
+            let of_views = std::mem::replace(&mut rel.security_quals, quals);
             rel.security_quals.extend(of_views);
         }
         let mut checks = CheckList { rewriter: self, secured: &secured, dml, reads, list: Vec::new() };
