@@ -1,4 +1,4 @@
-//! COMMENT ON.
+//! COMMENT ON, and SECURITY LABEL, which nobody is there for.
 
 use super::Definitions;
 use crate::client::Runtime;
@@ -9,6 +9,15 @@ use kilndb_storage::WaitPolicy;
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
+
+/// 22023: a module would have to be loaded that knows what labels mean, and none can be.
+pub fn refuse_security_label(s: &nodes::SecLabelStmt) -> Error {
+    let message = match s.provider() {
+        Some(provider) => format!("security label provider \"{provider}\" is not loaded"),
+        None => "no security label providers have been loaded".to_string(),
+    };
+    Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+}
 
 impl Definitions<'_> {
     pub fn comment(&mut self, s: &nodes::CommentStmt, runtime: &dyn Runtime) -> Result<()> {

@@ -18,6 +18,7 @@ mod build;
 mod built_size;
 mod cluster;
 mod comment;
+pub use comment::refuse_security_label;
 mod constraint;
 mod constraint_attributes;
 mod create_table;

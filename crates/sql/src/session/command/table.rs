@@ -405,7 +405,10 @@ commands! {
         lock: [Some(LockMode::ShareUpdateExclusive)],
         handler: [define(d, call) d.comment(s, call.runtime)],
     }
-    SecLabelStmt(_) => DEFINITION { tag: ["SECURITY LABEL"], handler: [unsupported("SECURITY LABEL")] }
+    SecLabelStmt(s) => DEFINITION {
+        tag: ["SECURITY LABEL"],
+        handler: [define(d, call) Err(kilndb_ddl::refuse_security_label(s))],
+    }
 
     // Schemas, databases, tablespaces, extensions.
     CreateSchemaStmt(s) => DEFINITION {
