@@ -113,7 +113,10 @@ pub fn create(writer: &mut CatalogWriter<'_>, object: Oid, owner: Oid) -> Result
     let row = [("oid", Datum::Oid(object)), ("lomowner", Datum::Oid(owner))];
     let made = writer.insert(PG_LARGEOBJECT_METADATA, &row);
     made.map_err(|e| match e.sqlstate() {
-        sqlstate::UNIQUE_VIOLATION => e.with_detail(format!("Key (oid)=({object}) already exists.")),
+        sqlstate::UNIQUE_VIOLATION => e
+            .with_detail(format!("Key (oid)=({object}) already exists."))
+            .with_table("pg_catalog", "pg_largeobject_metadata")
+            .with_constraint("pg_largeobject_metadata_oid_index"),
         _ => e,
     })?;
     writer.txn.next_command();
@@ -224,7 +227,11 @@ fn delete_pages(writer: &mut CatalogWriter<'_>, object: Oid, first: i32) -> Resu
 pub fn drop(writer: &mut CatalogWriter<'_>, object: Oid) -> Result<()> {
     let snapshot = writer.txn.catalog_snapshot();
     let row = find(writer.store, object, &snapshot)?.ok_or_else(|| missing(object))?;
-    writer.delete_seen(&row, &snapshot)?;
+    if let Err(e) = writer.delete_seen(&row, &snapshot) {
+        // Somebody else may have been quicker.
+        let now = writer.txn.catalog_snapshot();
+        return Err(if find(writer.store, object, &now)?.is_some() { e } else { missing(object) });
+    }
     let key = [Datum::Oid(object), Datum::Oid(PG_LARGEOBJECT)];
     for comment in writer.store.lookup(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &key, &snapshot)? {
         writer.delete_seen(&comment, &snapshot)?;

@@ -516,6 +516,7 @@ fn newest(wait: WaitPolicy) -> WriteOptions {
 fn written(outcome: WriteOutcome) -> Result<()> {
     match outcome {
         WriteOutcome::Done => Ok(()),
+        WriteOutcome::Deleted => Err(Error::internal("tuple concurrently deleted")),
         _ => Err(Error::internal("tuple concurrently updated")),
     }
 }

@@ -84,12 +84,11 @@ impl Session {
         self.context.refuse_if_failed()?;
         self.context.begin_statement(runtime)?;
         self.context.fix_snapshot(runtime)?;
-        let (function, sql) = self.called_function(request.function, runtime)?;
+        let (function, sql) = self.called_function(request, runtime)?;
         let version = self.context.database.version();
         let prepared = self.prepared_call(&sql, &function.arg_types, runtime)?;
         let mut plan = prepared.plan_in(&mut self.context, runtime)?;
         self.context.check_access(&plan)?;
-        request.check_counts(function.arg_types.len())?;
         let types = &function.arg_types;
         let values =
             self.context.with_value_context(types.iter().copied(), runtime, |eval| request.decode(types, eval))?;
@@ -114,8 +113,13 @@ impl Session {
         })
     }
 
-    /// The function of that OID, and the query that calls it.
-    fn called_function(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<(Arc<FunctionInfo>, String)> {
+    /// The function that is meant, and the query that calls it.
+    fn called_function(
+        &mut self,
+        request: &FunctionCallRequest<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<(Arc<FunctionInfo>, String)> {
+        let oid = request.function;
         self.context.with_catalog(runtime, |host| {
             let missing =
                 || Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function with OID {oid} does not exist"));
@@ -124,6 +128,7 @@ impl Session {
                 let message = format!("cannot call function \"{}\" via fastpath interface", function.name);
                 return Err(Error::unsupported(message));
             }
+            request.check_counts(function.arg_types.len())?;
             for ty in &function.arg_types {
                 if host.reader.type_by_oid(*ty)?.is_none_or(|info| info.kind == b'p') {
                     let shown = host.reader.format_type(*ty, -1);
