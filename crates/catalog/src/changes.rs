@@ -117,7 +117,9 @@ impl Changes {
             | PG_DEFAULT_ACL
             | PG_INIT_PRIVS
             | PG_DB_ROLE_SETTING
-            | PG_PARAMETER_ACL => {}
+            | PG_PARAMETER_ACL
+            | PG_LARGEOBJECT
+            | PG_LARGEOBJECT_METADATA => {}
             _ => self.everything = true,
         }
     }

@@ -30,6 +30,7 @@ pub fn new_object(table: Oid, row: &[Datum]) -> Option<NewObject> {
         PG_PROC => ("proowner", "pronamespace", "proacl"),
         PG_TYPE => ("typowner", "typnamespace", "typacl"),
         PG_NAMESPACE => ("nspowner", "", "nspacl"),
+        PG_LARGEOBJECT_METADATA => ("lomowner", "", "lomacl"),
         _ => return None,
     };
     let shape = shape(table).ok()?;
@@ -44,6 +45,7 @@ pub fn new_object(table: Oid, row: &[Datum]) -> Option<NewObject> {
         },
         PG_PROC => (b'f', SecuredKind::Function),
         PG_NAMESPACE => (b'n', SecuredKind::Schema),
+        PG_LARGEOBJECT_METADATA => (b'L', SecuredKind::LargeObject),
         // The types of rows and of arrays go with others.
         _ if letter("typcategory") == b'A' || matches!(letter("typtype"), b'c' | b'm') => return None,
         _ => (b'T', SecuredKind::Type),

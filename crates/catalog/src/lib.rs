@@ -27,6 +27,7 @@ pub mod initial_grants;
 pub mod inverted;
 pub mod key_range;
 pub mod known_partitions;
+pub mod large_object;
 pub mod lock_class;
 pub mod logged_changes;
 pub mod model;

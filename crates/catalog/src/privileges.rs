@@ -183,7 +183,6 @@ fn predefined_privileges(kind: SecuredKind) -> &'static [(Oid, u64)] {
         }
         SecuredKind::Sequence => &[(PG_READ_ALL_DATA, SELECT), (PG_WRITE_ALL_DATA, UPDATE)],
         SecuredKind::Schema => &[(PG_READ_ALL_DATA, USAGE), (PG_WRITE_ALL_DATA, USAGE)],
-        SecuredKind::LargeObject => &[(PG_READ_ALL_DATA, SELECT), (PG_WRITE_ALL_DATA, UPDATE)],
         _ => &[],
     }
 }

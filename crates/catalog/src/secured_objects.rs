@@ -73,11 +73,25 @@ secured!(
 );
 secured!(ROUTINES, PG_PROC, Function, (PG_PROC_OID_INDEX, 0), UNDEFINED_FUNCTION, ["proname", "proowner", "proacl"]);
 secured!(TYPES, PG_TYPE, Type, (PG_TYPE_OID_INDEX, 0), UNDEFINED_OBJECT, ["typname", "typowner", "typacl"]);
+// They have numbers for names.
+secured!(
+    LARGE_OBJECTS,
+    PG_LARGEOBJECT_METADATA,
+    LargeObject,
+    (PG_LARGEOBJECT_METADATA_OID_INDEX, 0),
+    UNDEFINED_OBJECT,
+    ["oid", "lomowner", "lomacl"]
+);
 
 /// Those with rows for objects that are neither relations nor parameters.
-pub static SECURED_TABLES: [&SecuredTable; 6] = [&SCHEMAS, &ROUTINES, &LANGUAGES, &TYPES, &TABLESPACES, &DATABASES];
+pub static SECURED_TABLES: [&SecuredTable; 7] =
+    [&SCHEMAS, &ROUTINES, &LANGUAGES, &TYPES, &TABLESPACES, &DATABASES, &LARGE_OBJECTS];
 
 impl SecuredTable {
+    /// What pg_shdepend, pg_description and others call the class of its objects.
+    pub fn class(&self) -> Oid {
+        super::shared_dependencies::class_of(self.table)
+    }
     pub fn privileges(&self, row: &CatalogRow) -> Privileges {
         Privileges { kind: self.kind, owner: row.oid(self.owner), list: row.grants(self.grants) }
     }

@@ -33,7 +33,7 @@ const fn owned(table: Oid, owner: &'static str, grants: Option<&'static str>) ->
     OwnedTable { table, owner: Some(owner), grants, is_shared: false }
 }
 
-pub const OWNED_TABLES: [OwnedTable; 19] = [
+pub const OWNED_TABLES: [OwnedTable; 20] = [
     owned(PG_CLASS, "relowner", Some("relacl")),
     OwnedTable { table: PG_ATTRIBUTE, owner: None, grants: Some("attacl"), is_shared: false },
     owned(PG_TYPE, "typowner", Some("typacl")),
@@ -48,6 +48,7 @@ pub const OWNED_TABLES: [OwnedTable; 19] = [
     owned(PG_TS_CONFIG, "cfgowner", None),
     owned(PG_TS_DICT, "dictowner", None),
     owned(PG_DEFAULT_ACL, "defaclrole", Some("defaclacl")),
+    owned(PG_LARGEOBJECT_METADATA, "lomowner", Some("lomacl")),
     OwnedTable { table: PG_POLICY, owner: None, grants: None, is_shared: false },
     OwnedTable { is_shared: true, ..owned(PG_DATABASE, "datdba", Some("datacl")) },
     OwnedTable { is_shared: true, ..owned(PG_TABLESPACE, "spcowner", Some("spcacl")) },
@@ -57,6 +58,17 @@ pub const OWNED_TABLES: [OwnedTable; 19] = [
 
 pub fn owned_table(table: Oid) -> Option<&'static OwnedTable> {
     OWNED_TABLES.iter().find(|owned| owned.table == table)
+}
+
+/// The class of the objects that the rows of a system table stand for. Large objects are known by the table of their
+/// bytes.
+pub fn class_of(table: Oid) -> Oid {
+    if table == PG_LARGEOBJECT_METADATA { PG_LARGEOBJECT } else { table }
+}
+
+/// The system table whose rows stand for the objects of a class.
+pub fn table_of_class(class: Oid) -> Oid {
+    if class == PG_LARGEOBJECT { PG_LARGEOBJECT_METADATA } else { class }
 }
 
 /// A row's object and part of it, and the roles that it needs with how it needs them.
@@ -82,7 +94,7 @@ pub fn needed_roles(table: Oid, row: &[Datum]) -> Option<NeededRoles> {
         }
         // A composite type is known as a type.
         PG_CLASS if letter("relkind") == b'c' => (PG_TYPE, oid("reltype"), 0),
-        _ => (table, oid("oid"), 0),
+        _ => (class_of(table), oid("oid"), 0),
     };
     let has_owner = match table {
         PG_CLASS => !matches!(letter("relkind"), b'i' | b'I' | b't'),

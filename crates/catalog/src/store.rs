@@ -62,13 +62,28 @@ impl CatalogStore {
 
     /// Rows whose first index columns equal `key`.
     pub fn lookup(&self, table: Oid, index: Oid, key: &[Datum], snapshot: &Snapshot) -> Result<Vec<CatalogRow>> {
-        let shape = shape(table)?;
-        let definition = index_of(shape, index)?;
-        let heap = self.relation(table)?;
-        let (lower, upper) = key_range(shape, index, key)?;
-        let mut scan = self.relation(index)?.index_scan(lower, upper, false);
-        let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut rows, mut bytes): (Vec<CatalogRow>, Vec<u8>) = (Vec::new(), Vec::new());
+        let range = key_range(shape(table)?, index, key)?;
+        let mut rows: Vec<CatalogRow> = Vec::new();
+        self.visit(&IndexRange { table, index, range, backward: false }, snapshot, &mut |row| {
+            rows.push(row);
+            Ok(true)
+        })?;
+        Ok(rows)
+    }
+
+    /// Gives the rows of a range to `visit`, in the index's order, until it wants no more.
+    pub fn visit(
+        &self,
+        range: &IndexRange,
+        snapshot: &Snapshot,
+        visit: &mut dyn FnMut(CatalogRow) -> Result<bool>,
+    ) -> Result<()> {
+        let shape = shape(range.table)?;
+        let definition = index_of(shape, range.index)?;
+        let heap = self.relation(range.table)?;
+        let (lower, upper) = range.range.clone();
+        let mut scan = self.relation(range.index)?.index_scan(lower, upper, range.backward);
+        let (mut keys, mut ends, mut rids, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         loop {
             let more = scan.next_batch(&mut keys, &mut ends, &mut rids)?;
             let mut start = 0;
@@ -80,13 +95,15 @@ impl CatalogStore {
                 if (recheck || scan.is_retired(at)) && index_key(shape, definition, row.values())? != entry {
                     continue;
                 }
-                rows.push(row);
+                if !visit(row)? {
+                    return Ok(());
+                }
             }
             keys.clear();
             ends.clear();
             rids.clear();
             if !more {
-                return Ok(rows);
+                return Ok(());
             }
         }
     }
@@ -106,6 +123,15 @@ impl CatalogStore {
         }
         Ok(rows)
     }
+}
+
+/// Rows of a system table by a range of one of its indexes.
+pub struct IndexRange {
+    pub table: Oid,
+    pub index: Oid,
+    pub range: KeyRange,
+    /// From its end to its beginning.
+    pub backward: bool,
 }
 
 fn index_of(shape: &'static SystemTableLayout, index: Oid) -> Result<&'static SystemIndex> {
@@ -298,18 +324,31 @@ impl CatalogWriter<'_> {
 
     pub fn update(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {
         let new = &*with_grants_of_new_owner(old, new);
-        written(self.update_or_leave(old, new, WaitPolicy::Wait)?)
+        let (snapshot, options) = (self.txn.take_snapshot(), newest(WaitPolicy::Wait));
+        written(self.update_or_leave(old, new, options, &snapshot)?)
+    }
+
+    /// As [`CatalogWriter::update`], but an error if others have changed the row since it was read as of `snapshot`.
+    pub fn update_seen(&mut self, old: &CatalogRow, new: &[Datum], snapshot: &Snapshot) -> Result<()> {
+        written(self.update_or_leave(old, new, WriteOptions::default(), snapshot)?)
     }
 
     /// As [`CatalogWriter::update`], but a row that another transaction has changed and not finished with stays as it is.
     pub fn update_unless_held(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {
-        match self.update_or_leave(old, new, WaitPolicy::SkipLocked)? {
+        let (snapshot, options) = (self.txn.take_snapshot(), newest(WaitPolicy::SkipLocked));
+        match self.update_or_leave(old, new, options, &snapshot)? {
             WriteOutcome::Skipped => Ok(()),
             outcome => written(outcome),
         }
     }
 
-    fn update_or_leave(&mut self, old: &CatalogRow, new: &[Datum], wait: WaitPolicy) -> Result<WriteOutcome> {
+    fn update_or_leave(
+        &mut self,
+        old: &CatalogRow,
+        new: &[Datum],
+        options: WriteOptions,
+        snapshot: &Snapshot,
+    ) -> Result<WriteOutcome> {
         self.definitions.defined.extend(defined_objects(old.table().oid, Some(old.values()), new));
         if is_temporary_row(old.rid) {
             return self.temporary()?.update(old.table().oid, old.rid, new.to_vec()).map(|()| WriteOutcome::Done);
@@ -331,9 +370,8 @@ impl CatalogWriter<'_> {
         for (index, old_key, _) in &changed {
             retired.push((self.store.relation(index.oid)?.as_ref(), old_key.as_slice()));
         }
-        let options = WriteOptions { wait, latest: true, key_update: !changed.is_empty() };
-        let snapshot = self.txn.take_snapshot();
-        let outcome = heap.update(self.txn, old.rid, &bytes, &retired, &options.with(&snapshot, self.park))?;
+        let options = WriteOptions { key_update: !changed.is_empty(), ..options };
+        let outcome = heap.update(self.txn, old.rid, &bytes, &retired, &options.with(snapshot, self.park))?;
         if matches!(outcome, WriteOutcome::Done) {
             for (index, _, new_key) in &changed {
                 self.insert_key(heap, index, new_key, old.rid)?;
@@ -344,6 +382,16 @@ impl CatalogWriter<'_> {
     }
 
     pub fn delete(&mut self, row: &CatalogRow) -> Result<()> {
+        let (snapshot, options) = (self.txn.take_snapshot(), newest(WaitPolicy::Wait));
+        self.delete_by(row, options, &snapshot)
+    }
+
+    /// As [`CatalogWriter::delete`], but an error if others have changed the row since it was read as of `snapshot`.
+    pub fn delete_seen(&mut self, row: &CatalogRow, snapshot: &Snapshot) -> Result<()> {
+        self.delete_by(row, WriteOptions::default(), snapshot)
+    }
+
+    fn delete_by(&mut self, row: &CatalogRow, options: WriteOptions, snapshot: &Snapshot) -> Result<()> {
         let defined = defined_objects(row.table().oid, None, row.values());
         self.definitions.deleted.extend(defined.iter().filter(|(class, _)| *class == row.table().oid));
         self.definitions.defined.extend(defined);
@@ -359,9 +407,8 @@ impl CatalogWriter<'_> {
             keys.push((self.store.relation(index.oid)?, index_key(shape, index, row.values())?));
         }
         let retired: Vec<(&Relation, &[u8])> = keys.iter().map(|(r, k)| (r.as_ref(), k.as_slice())).collect();
-        let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: true };
-        let snapshot = self.txn.take_snapshot();
-        let outcome = heap.delete(self.txn, row.rid, &retired, &options.with(&snapshot, self.park))?;
+        let options = WriteOptions { key_update: true, ..options };
+        let outcome = heap.delete(self.txn, row.rid, &retired, &options.with(snapshot, self.park))?;
         written(outcome)?;
         self.settle_roles(row.table().oid, Some(row.values()), None)
     }
@@ -461,9 +508,15 @@ fn duplicate_key(index: &SystemIndex) -> Error {
     )
 }
 
+/// How a row is written in whatever its newest version is.
+fn newest(wait: WaitPolicy) -> WriteOptions {
+    WriteOptions { wait, latest: true, key_update: false }
+}
+
 fn written(outcome: WriteOutcome) -> Result<()> {
     match outcome {
         WriteOutcome::Done => Ok(()),
+        WriteOutcome::Deleted => Err(Error::internal("tuple concurrently deleted")),
         _ => Err(Error::internal("tuple concurrently updated")),
     }
 }

@@ -14,6 +14,7 @@ pub mod log;
 pub mod logged_changes;
 pub mod notify;
 pub mod privileges;
+pub mod server_files;
 pub mod session_context;
 pub mod settings;
 pub mod tls_facts;

@@ -38,6 +38,7 @@ mod identity;
 mod index;
 mod index_class;
 mod key_sort;
+mod large_object;
 mod like;
 mod materialized_view;
 mod not_null;

@@ -24,6 +24,7 @@ const OWNERS: &[(Oid, &str)] = &[
     (PG_STATISTIC_EXT, "stxowner"),
     (PG_TS_CONFIG, "cfgowner"),
     (PG_TS_DICT, "dictowner"),
+    (PG_LARGEOBJECT_METADATA, "lomowner"),
     (PG_DATABASE, "datdba"),
 ];
 

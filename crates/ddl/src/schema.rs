@@ -381,6 +381,7 @@ impl Definitions<'_> {
                 Ok("ALTER SCHEMA".to_string())
             }
             O::OBJECT_STATISTIC_EXT => self.give_statistics(s, owner, runtime),
+            O::OBJECT_LARGEOBJECT => self.give_large_object(s, owner, runtime),
             O::OBJECT_DATABASE => self.give_database(s.object().as_str().unwrap_or(""), owner, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.give_routine(s, owner, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.give_type(s, owner, runtime),

@@ -20,8 +20,8 @@
 //! To send: `start NAME=VALUE…` (another connection in place of the one there is; the first one needs no such line),
 //! `query SQL`, `parse NAME SQL` (`NAME(23,25)` with types), `bind PORTAL STATEMENT`, then any of `params=`, `formats=`
 //! and `results=` with values between commas, `describe S NAME`, `describe P NAME`, `execute PORTAL ROWS`,
-//! `close S NAME`, `close P NAME`, `sync`, `flush`, `data TEXT`, `done`, `fail TEXT`, `raw KIND HEX`. `-` is the empty
-//! name.
+//! `close S NAME`, `close P NAME`, `call OID`, then any of `params=`, `formats=` and `result=`, `sync`, `flush`,
+//! `data TEXT`, `done`, `fail TEXT`, `raw KIND HEX`. `-` is the empty name.
 //!
 //! What comes back is told by the message's letter and what is in it. Values of columns are text, or hexadecimal if they
 //! have bytes that do not print. The settings that a start tells of are sorted, without the version.
@@ -237,31 +237,22 @@ fn message_of(line: &str) -> io::Result<(u8, Vec<u8>)> {
         }
         "bind" => {
             let mut body = [name(words.next()), name(words.next())].concat();
-            let options: Vec<(&str, &str)> = words.filter_map(|w| w.split_once('=')).collect();
-            let values = |wanted: &str| -> Vec<&str> {
-                options.iter().filter(|(n, _)| *n == wanted).flat_map(|(_, v)| v.split(',')).collect()
-            };
-            let formats = |wanted: &str| -> Vec<u8> {
-                let codes: Vec<i16> = values(wanted).iter().filter_map(|v| v.parse().ok()).collect();
-                let count = (codes.len() as u16).to_be_bytes().to_vec();
-                [count, codes.iter().flat_map(|c| c.to_be_bytes()).collect()].concat()
-            };
-            body.extend(formats("formats"));
-            let params = values("params");
-            body.extend_from_slice(&(params.len() as u16).to_be_bytes());
-            for param in params {
-                let bytes = match param {
-                    "NULL" => {
-                        body.extend_from_slice(&(-1_i32).to_be_bytes());
-                        continue;
-                    }
-                    param => param.strip_prefix("\\x").map_or(Ok(param.as_bytes().to_vec()), bytes_of)?,
-                };
-                body.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
-                body.extend_from_slice(&bytes);
-            }
-            body.extend(formats("results"));
+            let options = Options::of(words);
+            body.extend(options.formats("formats"));
+            body.extend(options.values("params")?);
+            body.extend(options.formats("results"));
             (b'B', body)
+        }
+        "call" => {
+            let function: u32 = words.next().and_then(|n| n.parse().ok()).unwrap_or(0);
+            let options = Options::of(words);
+            let mut body = function.to_be_bytes().to_vec();
+            body.extend(options.formats("formats"));
+            body.extend(options.values("params")?);
+            // There is one result, and no count of them.
+            let result: i16 = options.of_name("result").first().and_then(|n| n.parse().ok()).unwrap_or(0);
+            body.extend_from_slice(&result.to_be_bytes());
+            (b'F', body)
         }
         "describe" | "close" => {
             let kind = words.next().unwrap_or("").as_bytes().to_vec();
@@ -283,6 +274,44 @@ fn message_of(line: &str) -> io::Result<(u8, Vec<u8>)> {
         }
         other => return Err(io::Error::other(format!("no such message: {other}"))),
     })
+}
+
+/// What a line says as `name=value,value…`.
+struct Options<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Options<'a> {
+    fn of(words: impl Iterator<Item = &'a str>) -> Options<'a> {
+        Options(words.filter_map(|word| word.split_once('=')).collect())
+    }
+
+    fn of_name(&self, wanted: &str) -> Vec<&'a str> {
+        self.0.iter().filter(|(name, _)| *name == wanted).flat_map(|(_, values)| values.split(',')).collect()
+    }
+
+    /// Format codes, with their count.
+    fn formats(&self, wanted: &str) -> Vec<u8> {
+        let codes: Vec<i16> = self.of_name(wanted).iter().filter_map(|code| code.parse().ok()).collect();
+        let count = (codes.len() as u16).to_be_bytes().to_vec();
+        [count, codes.iter().flat_map(|c| c.to_be_bytes()).collect()].concat()
+    }
+
+    /// Values with their lengths, and their count.
+    fn values(&self, wanted: &str) -> io::Result<Vec<u8>> {
+        let values = self.of_name(wanted);
+        let mut body = (values.len() as u16).to_be_bytes().to_vec();
+        for value in values {
+            let bytes = match value {
+                "NULL" => {
+                    body.extend_from_slice(&(-1_i32).to_be_bytes());
+                    continue;
+                }
+                value => value.strip_prefix("\\x").map_or(Ok(value.as_bytes().to_vec()), bytes_of)?,
+            };
+            body.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+            body.extend_from_slice(&bytes);
+        }
+        Ok(body)
+    }
 }
 
 fn bytes_of(hex: &str) -> io::Result<Vec<u8>> {
@@ -326,6 +355,13 @@ fn shown(kind: u8, body: &[u8]) -> io::Result<String> {
             }
         }
         b'd' => write_to(&mut line, readable(body)),
+        b'V' => {
+            let length = fields.int32()?;
+            write_to(
+                &mut line,
+                usize::try_from(length).map_or(Ok("NULL".to_string()), |n| fields.take(n).map(readable))?,
+            );
+        }
         b'G' | b'H' => {
             write_to(&mut line, fields.take(1)?[0]);
             for _ in 0..fields.int16()? {

@@ -19,7 +19,7 @@ use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::work::under;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_context::client::{Client, CopyStream, FieldInfo, Remarks, WaitKind};
-use kilndb_sql::session::{BindRequest, Session, StartupOptions};
+use kilndb_sql::session::{BindRequest, FunctionCallRequest, Session, StartupOptions};
 use kilndb_wire::backend::FieldDescription;
 use kilndb_wire::{Frontend, Startup, frontend};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -418,7 +418,17 @@ fn perform(
             let message = format!("invalid frontend message type {}", b'p');
             Err(Error::new(sqlstate::PROTOCOL_VIOLATION, message).with_severity(Severity::Fatal))
         }
-        Frontend::FunctionCall => Err(Error::unsupported("the function call protocol is not supported")),
+        Frontend::FunctionCall(call) => {
+            let request = FunctionCallRequest {
+                function: call.function,
+                argument_formats: &call.argument_formats,
+                arguments: &call.arguments,
+                result_format: call.result_format,
+            };
+            let value = session.function_call(&request, runtime, client)?;
+            client.output(|o| o.function_call_response(value.as_deref()));
+            Ok(())
+        }
     }
 }
 

@@ -154,6 +154,14 @@ impl OutputBuffer {
             put_cstr(b, payload);
         });
     }
+    /// What a function gave that a FunctionCall has called; None: NULL.
+    pub fn function_call_response(&mut self, value: Option<&[u8]>) {
+        let length = value.map_or(-1, |v| v.len() as i32);
+        self.buf.push(b'V');
+        self.buf.extend_from_slice(&(8 + length.max(0)).to_be_bytes());
+        self.buf.extend_from_slice(&length.to_be_bytes());
+        self.buf.extend_from_slice(value.unwrap_or(&[]));
+    }
     /// A DataRow of `count` columns; `write` appends column `i`'s bytes, or returns false for NULL. On an error nothing
     /// is appended.
     pub fn data_row<E>(

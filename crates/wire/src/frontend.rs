@@ -41,7 +41,7 @@ pub enum Frontend<'a> {
     CopyData(&'a [u8]),
     CopyDone,
     CopyFail(&'a str),
-    FunctionCall,
+    FunctionCall(FunctionCallMessage<'a>),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -51,6 +51,14 @@ pub struct BindMessage<'a> {
     pub param_formats: Vec<i16>,
     pub params: Vec<Option<&'a [u8]>>,
     pub result_formats: Vec<i16>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct FunctionCallMessage<'a> {
+    pub function: u32,
+    pub argument_formats: Vec<i16>,
+    pub arguments: Vec<Option<&'a [u8]>>,
+    pub result_format: i16,
 }
 
 /// Largest message accepted, as in PostgreSQL (1 GB less one byte).
@@ -216,7 +224,7 @@ pub fn decode(message: &[u8]) -> Result<Frontend<'_>> {
         b'd' => return Ok(Frontend::CopyData(f.rest)),
         b'c' => Frontend::CopyDone,
         b'f' => Frontend::CopyFail(f.cstr()?),
-        b'F' => return Ok(Frontend::FunctionCall),
+        b'F' => Frontend::FunctionCall(decode_function_call(&mut f)?),
         other => return Err(violation(format!("invalid frontend message type {other}"))),
     };
     f.end()?;
@@ -263,6 +271,22 @@ fn decode_bind<'a>(f: &mut MessageFields<'a>) -> Result<BindMessage<'a>> {
     Ok(BindMessage { portal, statement, param_formats, params, result_formats })
 }
 
+fn decode_function_call<'a>(f: &mut MessageFields<'a>) -> Result<FunctionCallMessage<'a>> {
+    let function = f.i32()? as u32;
+    let count = f.count()?;
+    let argument_formats = (0..count).map(|_| f.i16()).collect::<Result<_>>()?;
+    let count = f.count()?;
+    let mut arguments = Vec::with_capacity(count.min(1024));
+    for _ in 0..count {
+        arguments.push(match f.i32()? {
+            -1 => None,
+            n if n >= 0 => Some(f.bytes(n as usize)?),
+            n => return Err(violation(format!("invalid argument size {n} in function call message"))),
+        });
+    }
+    Ok(FunctionCallMessage { function, argument_formats, arguments, result_format: f.i16()? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,6 +321,22 @@ mod tests {
         assert_eq!(decode_sasl_initial(b"X\0\0\0\0\x02ab"), Ok(("X", Some(&b"ab"[..]))));
         assert_eq!(decode_sasl_initial(b"X\0\xff\xff\xff\xff"), Ok(("X", None)));
         assert!(decode_sasl_initial(b"X\0\0\0\0\x03ab").is_err() && decode_sasl_initial(b"X\0\0\0\0\x01ab").is_err());
+    }
+
+    #[test]
+    fn function_calls() {
+        let body = b"\0\0\x03\xba\0\x01\0\x01\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\x01";
+        let call = FunctionCallMessage {
+            function: 954,
+            argument_formats: vec![1],
+            arguments: vec![Some(b"ab"), None],
+            result_format: 1,
+        };
+        assert_eq!(decode(&message(b'F', body)), Ok(Frontend::FunctionCall(call)));
+        for length in 0..body.len() {
+            assert!(decode(&message(b'F', &body[..length])).is_err(), "{length} bytes");
+        }
+        assert!(decode(&message(b'F', b"\0\0\0\x01\0\0\0\x01\xff\xff\xff\xfe\0\0")).is_err());
     }
 
     #[test]

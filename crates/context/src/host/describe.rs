@@ -119,6 +119,11 @@ pub fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16) -> Res
             })
             .transpose()?,
         PG_DEFAULT_ACL => row_of(host, table, oid)?.map(|r| default_privileges(host, &r)).transpose()?,
+        PG_LARGEOBJECT => {
+            let (index, key) = (PG_LARGEOBJECT_METADATA_OID_INDEX, [Datum::Oid(oid)]);
+            let found = host.reader.lookup(PG_LARGEOBJECT_METADATA, index, &key)?.pop();
+            found.map(|_| format!("large object {oid}"))
+        }
         PG_PARAMETER_ACL => named(host, table, oid, "parname", "parameter")?,
         PG_DATABASE => named(host, table, oid, "datname", "database")?,
         PG_TABLESPACE => named(host, table, oid, "spcname", "tablespace")?,

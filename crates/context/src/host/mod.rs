@@ -13,6 +13,7 @@ pub mod functions;
 pub mod identifiers;
 mod index_class;
 mod inverted;
+mod large_object;
 mod notifications;
 mod object_identity;
 mod partition_text;
@@ -31,6 +32,7 @@ mod type_host;
 pub mod views;
 
 pub use index_class::default_class;
+pub use large_object::Descriptors;
 pub use notifications::{ListenRequest, Listening, ListeningMark, notify, queue_limit_bytes};
 pub use sequence::{SequenceReserve, SequenceState};
 
@@ -84,6 +86,8 @@ pub struct Scratch {
     pub trigger_depth: Cell<i32>,
     /// Snapshots that the transaction has exported.
     pub exported: RefCell<Vec<Arc<Exported>>>,
+    /// Large objects that the transaction has open.
+    pub large_objects: RefCell<Descriptors>,
 }
 
 impl Scratch {

@@ -3,8 +3,8 @@
 //!
 //! Invariants
 //! 1. What pg_identify_object_as_address says of an object, pg_get_object_address finds it by.
-//! 2. Relations and their columns, what belongs to relations (policies, triggers, rules, constraints), schemas and roles
-//!    are known here. Anything else is an error that says so.
+//! 2. Relations and their columns, what belongs to relations (policies, triggers, rules, constraints), schemas, roles and
+//!    large objects are known here. Anything else is an error that says so.
 
 use super::StatementHost;
 use super::identifiers::record;
@@ -39,7 +39,7 @@ session_functions! {
     fn pg_get_object_address(call) = {
         let names = names_of(call.arg(1))?;
         names_of(call.arg(2))?;
-        if names.is_empty() {
+        if names.is_empty() && call.text(0) != "large object" {
             return Err(invalid("name list length must be at least 1"));
         }
         let (class, object, column) = named(call.host, &call.text(0), &names)?;
@@ -110,6 +110,14 @@ fn relation_kind(table: &Table) -> &'static str {
 fn identity(host: &StatementHost<'_>, (class, object, column): (Oid, Oid, i16)) -> Result<Identity> {
     match class {
         PG_CLASS => relation_identity(host, object, column),
+        PG_LARGEOBJECT => {
+            let kind = "large object".to_string();
+            if !has_large_object(host, object)? {
+                return Ok(Identity { kind, ..Identity::default() });
+            }
+            let shown = object.to_string();
+            Ok(Identity { kind, identity: Some(shown.clone()), path: vec![shown], ..Identity::default() })
+        }
         PG_NAMESPACE => Ok(named_identity("schema", host.reader.schema_name(object)?)),
         PG_AUTHID => {
             let known = host.reader.scan(PG_AUTHID)?.into_iter().find(|row| row.oid("oid") == object);
@@ -123,6 +131,11 @@ fn identity(host: &StatementHost<'_>, (class, object, column): (Oid, Oid, i16)) 
             }
         },
     }
+}
+
+fn has_large_object(host: &StatementHost<'_>, object: Oid) -> Result<bool> {
+    let (index, key) = (PG_LARGEOBJECT_METADATA_OID_INDEX, [Datum::Oid(object)]);
+    Ok(!host.reader.lookup(PG_LARGEOBJECT_METADATA, index, &key)?.is_empty())
 }
 
 fn named_identity(kind: &str, name: Option<String>) -> Identity {
@@ -241,6 +254,17 @@ fn named_alone(host: &StatementHost<'_>, kind: &str, names: &[String]) -> Result
             let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));
             Ok((PG_AUTHID, host.roles()?.named(name).ok_or_else(missing)?.oid, 0))
         }
+        "large object" => {
+            let name = only()?;
+            let object: Oid = name.trim().parse().map_err(|_| {
+                let message = format!("invalid input syntax for type oid: \"{name}\"");
+                Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, message)
+            })?;
+            match has_large_object(host, object)? {
+                true => Ok((PG_LARGEOBJECT, object, 0)),
+                false => Err(kilndb_catalog::large_object::missing(object)),
+            }
+        }
         _ if OTHER_KINDS.split(',').any(|known| known == kind) => {
             Err(Error::unsupported(format!("pg_get_object_address of objects of type \"{kind}\" is not supported")))
         }
@@ -250,7 +274,7 @@ fn named_alone(host: &StatementHost<'_>, kind: &str, names: &[String]) -> Result
 
 /// What else PostgreSQL knows by this function.
 const OTHER_KINDS: &str = "foreign table,foreign table column,aggregate,function,procedure,routine,type,\
-    cast,collation,domain constraint,conversion,default value,domain,large object,operator,operator class,operator family,\
+    cast,collation,domain constraint,conversion,default value,domain,operator,operator class,operator family,\
     operator of access method,function of access method,access method,event trigger,extension,foreign-data wrapper,server,\
     user mapping,text search parser,text search dictionary,text search template,text search configuration,tablespace,\
     database,publication,publication namespace,publication relation,subscription,transform,statistics object,default acl,\

@@ -11,10 +11,13 @@ use crate::privileges::has_on_columns;
 use kilndb_base::{Error, Oid, Result, sqlstate, work::SmallSteps};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::large_object;
 use kilndb_catalog::privileges::{PUBLIC_ROLE, Privileges, SecuredKind, grant_options, privilege};
 use kilndb_catalog::roles::RolesInDatabase;
-use kilndb_catalog::secured_objects::{DATABASES, LANGUAGES, ROUTINES, SCHEMAS, SecuredTable, TABLESPACES, TYPES};
-use kilndb_catalog::shared_dependencies::owned_table;
+use kilndb_catalog::secured_objects::{
+    DATABASES, LANGUAGES, LARGE_OBJECTS, ROUTINES, SCHEMAS, SecuredTable, TABLESPACES, TYPES,
+};
+use kilndb_catalog::shared_dependencies::{owned_table, table_of_class};
 use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_types::Datum;
 use kilndb_types::oids;
@@ -31,6 +34,7 @@ session_functions! {
     fn has_type_privilege(call) = on_object(call, &TYPE);
     fn has_language_privilege(call) = on_object(call, &LANGUAGE);
     fn has_tablespace_privilege(call) = on_object(call, &TABLESPACE);
+    fn has_largeobject_privilege(call) = on_large_object(call);
     fn has_parameter_privilege(call) = on_parameter(call);
     fn pg_has_role(call) = on_role(call);
     fn pg_get_acl(call) = grants_of(call.host, call.oid(0), call.oid(1), call.int(2));
@@ -56,6 +60,7 @@ const COLUMN: Words = &[
     ("REFERENCES", privilege::REFERENCES),
 ];
 const SEQUENCE: Words = &[("USAGE", privilege::USAGE), ("SELECT", privilege::SELECT), ("UPDATE", privilege::UPDATE)];
+const LARGE_OBJECT: Words = &[("SELECT", privilege::SELECT), ("UPDATE", privilege::UPDATE)];
 const PARAMETER: Words = &[("SET", privilege::SET), ("ALTER SYSTEM", privilege::ALTER_SYSTEM)];
 /// Of roles: being a member is CREATE.
 const ROLE: Words = &[("USAGE", privilege::USAGE), ("MEMBER", privilege::CREATE), ("SET", privilege::SET)];
@@ -246,9 +251,32 @@ fn grants_of(host: &StatementHost<'_>, class: Oid, object: Oid, part: i64) -> Re
         let row = host.reader.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key)?.pop();
         return Ok(row.map_or(Datum::Null, |row| row.get("attacl").clone()));
     }
+    let class = table_of_class(class);
     let Some(grants) = owned_table(class).and_then(|owned| owned.grants) else { return Ok(Datum::Null) };
     let row = host.reader.scan(class)?.into_iter().find(|row| row.oid("oid") == object);
     Ok(row.map_or(Datum::Null, |row| row.get(grants).clone()))
+}
+
+/// Each privilege is asked as of the moment that the object would be opened with for it.
+fn on_large_object(call: &mut Call<'_, '_>) -> Result<Datum> {
+    let Some(q) = question(call, 2, true)? else { return Ok(Datum::Null) };
+    let wanted = wanted(&q.privileges, LARGE_OBJECT, false)?;
+    let (object, host) = (oid_of(q.object), call.host);
+    let mut has = false;
+    for bit in wanted {
+        let snapshot = match bit & privilege::UPDATE {
+            0 => call.env.snapshot.clone().untracked(),
+            _ => call.env.txn.catalog_snapshot(),
+        };
+        let Some(row) = large_object::find(&host.database().store, object, &snapshot)? else { return Ok(Datum::Null) };
+        let privileges = LARGE_OBJECTS.privileges(&row);
+        has =
+            super::large_object::asks_nobody(host) || with_roles(host, |roles| privileges.has_any(q.role, bit, roles))?;
+        if has {
+            break;
+        }
+    }
+    Ok(Datum::Bool(has))
 }
 
 fn on_parameter(call: &Call<'_, '_>) -> Result<Datum> {

@@ -28,6 +28,8 @@ pub struct SavepointEntry {
     pub pending_triggers: usize,
     pub constraint_modes: kilndb_base::hash::HashMap<kilndb_base::Oid, bool>,
     pub listening: crate::host::ListeningMark,
+    /// Large objects that were opened until then.
+    pub large_objects: u64,
     /// Changes of the catalog of temporary objects until then.
     pub temporary: usize,
     pub usage: kilndb_exec::stats::UsageMark,
@@ -158,6 +160,7 @@ impl SessionContext {
             pending_triggers: self.transaction.pending.triggers.len(),
             constraint_modes: self.transaction.pending.modes.clone(),
             listening: self.shared.scratch.listening.borrow().mark(),
+            large_objects: self.shared.scratch.large_objects.borrow().mark(),
             temporary: self.shared.temporary.mark(),
             usage: self.transaction.usage.mark(),
         });

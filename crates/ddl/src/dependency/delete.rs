@@ -99,6 +99,7 @@ impl Definitions<'_> {
             PG_TS_DICT => self.delete_text_search(TextSearchKind::Dictionary, oid, runtime),
             PG_TS_PARSER => self.delete_text_search(TextSearchKind::Parser, oid, runtime),
             PG_TS_TEMPLATE => self.delete_text_search(TextSearchKind::Template, oid, runtime),
+            PG_LARGEOBJECT => self.write_catalog(runtime, |w| kilndb_catalog::large_object::drop(w, oid)),
             PG_DEFAULT_ACL => self.delete_object(PG_DEFAULT_ACL, PG_DEFAULT_ACL_OID_INDEX, oid, runtime),
             PG_AMOP => self.delete_object(PG_AMOP, PG_AMOP_OID_INDEX, oid, runtime),
             PG_AMPROC => self.delete_object(PG_AMPROC, PG_AMPROC_OID_INDEX, oid, runtime),

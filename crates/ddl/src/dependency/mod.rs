@@ -83,7 +83,9 @@ impl Dependency {
 
 /// Does it belong to the system for good?
 pub(super) fn is_pinned(object: ObjectAddress) -> bool {
-    object.object < FIRST_UNPINNED_OID && (object.class, object.object) != (PG_NAMESPACE, PUBLIC)
+    // Users choose the OIDs of large objects.
+    let is_system = object.object < FIRST_UNPINNED_OID && object.class != PG_LARGEOBJECT;
+    is_system && (object.class, object.object) != (PG_NAMESPACE, PUBLIC)
 }
 
 /// Are the object's rows kept? Those of what the system has made itself are not, text search objects aside.

@@ -19,7 +19,7 @@ fn default_kind(kind: O::Type) -> Result<(u8, SecuredKind, &'static str)> {
         O::OBJECT_FUNCTION | O::OBJECT_ROUTINE => (b'f', SecuredKind::Function, "function"),
         O::OBJECT_TYPE => (b'T', SecuredKind::Type, "type"),
         O::OBJECT_SCHEMA => (b'n', SecuredKind::Schema, "schema"),
-        O::OBJECT_LARGEOBJECT => return Err(Error::unsupported("large objects are not supported")),
+        O::OBJECT_LARGEOBJECT => (b'L', SecuredKind::LargeObject, "large object"),
         _ => return Err(Error::unsupported("default privileges for this kind of object are not supported")),
     })
 }
@@ -46,8 +46,9 @@ impl Definitions<'_> {
                     }
                 }
                 "schemas" => {
-                    if letter == b'n' {
-                        let message = "cannot use IN SCHEMA clause when using GRANT/REVOKE ON SCHEMAS";
+                    if matches!(letter, b'n' | b'L') {
+                        let what = if letter == b'n' { "SCHEMAS" } else { "LARGE OBJECTS" };
+                        let message = format!("cannot use IN SCHEMA clause when using GRANT/REVOKE ON {what}");
                         return Err(Error::new(sqlstate::INVALID_GRANT_OPERATION, message));
                     }
                     schemas = self.default_schemas(list, runtime)?;
@@ -153,6 +154,7 @@ impl Definitions<'_> {
             b'S' => SecuredKind::Sequence,
             b'f' => SecuredKind::Function,
             b'T' => SecuredKind::Type,
+            b'L' => SecuredKind::LargeObject,
             _ => SecuredKind::Schema,
         };
         let grant = Grant { privileges: kind.all(), ..Grant::all_from(role) };

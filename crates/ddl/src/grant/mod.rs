@@ -105,7 +105,7 @@ fn nameable(kind: O::Type) -> Result<(u64, &'static str)> {
         O::OBJECT_SCHEMA => (SecuredKind::Schema.all(), "schema"),
         O::OBJECT_TABLESPACE => (SecuredKind::Tablespace.all(), "tablespace"),
         O::OBJECT_PARAMETER_ACL => (SecuredKind::Parameter.all(), "parameter"),
-        O::OBJECT_LARGEOBJECT => return Err(Error::unsupported("large objects are not supported")),
+        O::OBJECT_LARGEOBJECT => (SecuredKind::LargeObject.all(), "large object"),
         O::OBJECT_FDW => return Err(Error::unsupported("foreign-data wrappers are not supported")),
         O::OBJECT_FOREIGN_SERVER => return Err(Error::unsupported("foreign servers are not supported")),
         _ => return Err(Error::unsupported("GRANT and REVOKE on this kind of object are not supported")),
@@ -152,7 +152,7 @@ impl Definitions<'_> {
             let table = self.context_mut().table_by_oid(object.object, runtime)?;
             return self.grant_on_relation(&table, &grant, O::OBJECT_TABLE, runtime);
         }
-        if let Some(table) = SECURED_TABLES.iter().find(|table| table.table == object.class) {
+        if let Some(table) = SECURED_TABLES.iter().find(|table| table.class() == object.class) {
             let found = self.context_mut().catalog_lookup(table.table, table.by_oid, &[Datum::Oid(object.object)])?;
             return found.first().map_or(Ok(()), |row| self.grant_on_row(table, row, &grant, runtime));
         }
@@ -279,7 +279,7 @@ impl Definitions<'_> {
     ) -> Result<()> {
         table.refuse(row)?;
         let privileges = table.privileges(row);
-        let name = row.text(table.name).unwrap_or("").to_string();
+        let name = table.shown(row);
         let wanted = if grant.all { table.kind.all() } else { grant.privileges };
         let denied = || permission_denied(table.word(row), &name);
         let shown = format!("\"{name}\"");

@@ -6,7 +6,9 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::{Privileges, privilege};
-use kilndb_catalog::secured_objects::{DATABASES, LANGUAGES, ROUTINES, SCHEMAS, SecuredTable, TABLESPACES, TYPES};
+use kilndb_catalog::secured_objects::{
+    DATABASES, LANGUAGES, LARGE_OBJECTS, ROUTINES, SCHEMAS, SecuredTable, TABLESPACES, TYPES,
+};
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_catalog::{Table, TableKind};
 use kilndb_syntax::raw::ObjectType as O;
@@ -18,6 +20,8 @@ use std::sync::Arc;
 pub trait GrantableRow {
     /// What the object is called where a privilege is missing.
     fn word(&self, row: &CatalogRow) -> &'static str;
+    /// Its name in messages.
+    fn shown(&self, row: &CatalogRow) -> String;
     /// Some objects have privileges that nobody grants.
     fn refuse(&self, row: &CatalogRow) -> Result<()>;
 }
@@ -27,6 +31,13 @@ impl GrantableRow for SecuredTable {
         match self.table {
             PG_PROC => crate::privileges::routine_word(row.char("prokind")),
             _ => self.kind.word(),
+        }
+    }
+
+    fn shown(&self, row: &CatalogRow) -> String {
+        match self.table {
+            PG_LARGEOBJECT_METADATA => format!("large object {}", row.oid("oid")),
+            _ => row.text(self.name).unwrap_or("").to_string(),
         }
     }
 
@@ -112,6 +123,7 @@ impl Definitions<'_> {
             }
             O::OBJECT_DATABASE => self.secured_by_name(&DATABASES, &name),
             O::OBJECT_LANGUAGE => self.secured_by_name(&LANGUAGES, &name),
+            O::OBJECT_LARGEOBJECT => Ok(SecuredObject::Row(&LARGE_OBJECTS, self.large_object_named(node)?)),
             O::OBJECT_TABLESPACE => self.secured_by_name(&TABLESPACES, &name),
             O::OBJECT_PARAMETER_ACL => {
                 let known = crate::settings::definition(&name).map(|d| d.name.to_ascii_lowercase());

@@ -431,13 +431,13 @@ fn decode(prepared: &Prepared, request: &BindRequest<'_>, eval: &EvalContext<'_>
 }
 
 /// A parameter as it came.
-enum Given<'a> {
+pub(super) enum Given<'a> {
     Null,
     Text(&'a str),
     Binary(&'a [u8]),
 }
 
-fn given_value(format: Format, bytes: Option<&[u8]>) -> Result<Given<'_>> {
+pub(super) fn given_value(format: Format, bytes: Option<&[u8]>) -> Result<Given<'_>> {
     let invalid = |message: &str| Err(Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message));
     match (format, bytes) {
         (_, None) => Ok(Given::Null),

@@ -118,6 +118,7 @@ impl Session {
         self.context.transaction.pending.modes.clear();
         self.context.end_listening(committed);
         self.context.shared.scratch.exported.borrow_mut().clear();
+        self.context.shared.scratch.large_objects.borrow_mut().clear();
         let touched_temporary = self.context.shared.temporary.mark() > 0;
         if committed {
             self.context.change_settings_back(SessionSettings::commit);
@@ -169,11 +170,13 @@ impl Session {
                             .pending
                             .undo_triggers(entry.pending_triggers, self.context.transaction.savepoints.len());
                         self.context.shared.scratch.listening.borrow_mut().rollback_to(entry.listening);
+                        self.context.shared.scratch.large_objects.borrow_mut().rollback_to(entry.large_objects);
                         txn.rollback_to(&entry.storage, runtime)
                     }
                     (None, txn) => match txn.take() {
                         Some(mut txn) => {
                             self.context.shared.scratch.listening.borrow_mut().rollback_to((0, 0));
+                            self.context.shared.scratch.large_objects.borrow_mut().clear();
                             txn.rollback(runtime)
                         }
                         None => Ok(()),
@@ -252,6 +255,7 @@ impl Session {
         self.context.transaction.pending.checks.truncate(entry.pending_checks);
         self.context.transaction.pending.undo_triggers(entry.pending_triggers, at + 1);
         self.context.shared.scratch.listening.borrow_mut().rollback_to(entry.listening);
+        self.context.shared.scratch.large_objects.borrow_mut().rollback_to(entry.large_objects);
         self.context.transaction.pending.modes = entry.constraint_modes.clone();
         self.context.transaction.usage.rollback_to(&entry.usage);
         let mark = entry.temporary;
