@@ -38,8 +38,9 @@ const VERSION_ROW: Oid = 0;
 /// Version 1: pg_depend has all that follows from definitions. Version 2: pg_proc has the procedures of `own_proc.tsv`.
 /// Version 3: those of plan_guard, and pg_stat_plans. Version 4: pg_stat_ssl. Version 5: pg_hba_file_rules,
 /// pg_ident_file_mappings. Version 6: the predefined roles, grants on the system's objects, pg_shdepend. Version 7:
-/// pg_policies. Databases without a version are older.
-pub const CATALOG_VERSION: u32 = 7;
+/// pg_policies. Version 8: functions of large objects, two of which are not everybody's to call. Databases without a
+/// version are older.
+pub const CATALOG_VERSION: u32 = 8;
 
 pub const TEMPLATE1: Oid = 1;
 pub(crate) const TEMPLATE0: Oid = 4;
@@ -309,7 +310,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let implemented = |oid: Oid| needed.contains(&oid) || kilndb_types::functions::descriptor(oid).is_some();
     let proc_extra = [("proowner", owner.clone()), ("pronamespace", namespace.clone())];
     fill_from(writer, PG_PROC, &FILES.pg_proc, eval, &|r| implemented(number(r[0])), &proc_extra)?;
-    add_own_procedures(writer, &[], eval)?;
+    add_own_procedures(writer, &KnownProcedures::default(), eval)?;
     let code = FILES.pg_operator.column("oprcode");
     let operator_extra = [("oprnamespace", namespace.clone()), ("oprowner", owner.clone())];
     fill_from(writer, PG_OPERATOR, &FILES.pg_operator, eval, &|r| implemented(number(r[code])), &operator_extra)?;
@@ -347,15 +348,46 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     fill_text_search(writer, eval)
 }
 
-/// The procedures that PostgreSQL does not have (`data/own_proc.tsv`).
-pub fn own_procedures() -> impl Iterator<Item = Oid> {
-    FILES.own_proc.rows.iter().map(|row| number(row[0]))
+/// Enters the procedures that PostgreSQL does not have (`data/own_proc.tsv`) in pg_proc, but for those that are there.
+fn add_own_procedures(writer: &mut CatalogWriter<'_>, known: &KnownProcedures, eval: &EvalContext<'_>) -> Result<()> {
+    let extra = [("proowner", Datum::Oid(BOOTSTRAP_SUPERUSER)), ("pronamespace", Datum::Oid(PG_CATALOG))];
+    fill_from(writer, PG_PROC, &FILES.own_proc, eval, &|row| !known.has(&FILES.own_proc, row), &extra)
 }
 
-/// Enters the procedures that PostgreSQL does not have (`data/own_proc.tsv`) in pg_proc, but for those that are there.
-pub fn add_own_procedures(writer: &mut CatalogWriter<'_>, known: &[Oid], eval: &EvalContext<'_>) -> Result<()> {
+/// The procedures of pg_catalog: by their OIDs, and by their names and arguments.
+#[derive(Default)]
+struct KnownProcedures {
+    oids: kilndb_base::hash::HashSet<Oid>,
+    signatures: kilndb_base::hash::HashSet<(String, String)>,
+}
+
+impl KnownProcedures {
+    fn has(&self, file: &Tsv, row: &[Option<&str>]) -> bool {
+        let field = |name| row[file.column(name)].unwrap_or("").to_string();
+        self.oids.contains(&number(row[0])) || self.signatures.contains(&(field("proname"), field("proargtypes")))
+    }
+}
+
+/// Enters the functions in pg_proc that an earlier build did not have. They begin without grants: the caller adds those
+/// that they are to have.
+pub fn add_missing_procedures(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<()> {
+    let snapshot = writer.txn.catalog_snapshot();
+    let mut known = KnownProcedures::default();
+    for row in writer.store.scan(PG_PROC, &snapshot)? {
+        known.oids.insert(row.oid("oid"));
+        if row.oid("pronamespace") == PG_CATALOG {
+            let types: Vec<String> = row.numbers("proargtypes").iter().map(i64::to_string).collect();
+            known.signatures.insert((row.text("proname").unwrap_or("").to_string(), types.join(" ")));
+        }
+    }
+    // Nobody has made them, so nobody's default privileges are theirs.
+    writer.grants_defaults = false;
+    let is_missing = |row: &[Option<&str>]| {
+        kilndb_types::functions::descriptor(number(row[0])).is_some() && !known.has(&FILES.pg_proc, row)
+    };
     let extra = [("proowner", Datum::Oid(BOOTSTRAP_SUPERUSER)), ("pronamespace", Datum::Oid(PG_CATALOG))];
-    fill_from(writer, PG_PROC, &FILES.own_proc, eval, &|row| !known.contains(&number(row[0])), &extra)
+    fill_from(writer, PG_PROC, &FILES.pg_proc, eval, &is_missing, &extra)?;
+    add_own_procedures(writer, &known, eval)
 }
 
 /// The access method of tables: OID, name, handler.

@@ -52,12 +52,21 @@ impl FunctionCallRequest<'_> {
             }
             match given_value(known_format(self.argument_formats, i)?, *bytes)? {
                 Given::Null => Ok(Datum::Null),
-                Given::Binary(bytes) => io::receive(base, bytes, typmod, eval),
+                Given::Binary(bytes) => io::receive(base, bytes, typmod, eval).map_err(|e| in_argument(e, i)),
                 Given::Text(text) => io::input(base, text, typmod, eval),
             }
         };
         self.arguments.iter().zip(types).enumerate().map(value).collect()
     }
+}
+
+/// Says which argument has too many bytes.
+fn in_argument(e: Error, index: usize) -> Error {
+    const WRONG_FORMAT: &str = "incorrect binary data format";
+    if e.sqlstate() != sqlstate::INVALID_BINARY_REPRESENTATION || e.message() != WRONG_FORMAT {
+        return e;
+    }
+    Error::new(e.sqlstate(), format!("{WRONG_FORMAT} in function argument {}", index + 1))
 }
 
 impl Session {
@@ -130,9 +139,8 @@ impl Session {
             }
             request.check_counts(function.arg_types.len())?;
             for ty in &function.arg_types {
-                if host.reader.type_by_oid(*ty)?.is_none_or(|info| info.kind == b'p') {
-                    let shown = host.reader.format_type(*ty, -1);
-                    return Err(Error::unsupported(format!("cannot accept a value of type {shown}")));
+                if let Some(info) = host.reader.type_by_oid(*ty)?.filter(|info| info.kind == b'p') {
+                    return Err(Error::unsupported(format!("cannot accept a value of type {}", info.name)));
                 }
             }
             let schema = host.reader.schema_name(function.schema_oid)?.unwrap_or_default();

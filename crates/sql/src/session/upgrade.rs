@@ -7,12 +7,10 @@ use crate::client::Runtime;
 use crate::instance::Instance;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Oid, Result, Severity};
-use kilndb_catalog::bootstrap::{add_own_procedures, note_catalog_version, own_procedures};
+use kilndb_catalog::bootstrap::{self, note_catalog_version};
 use kilndb_catalog::cache::Database;
-use kilndb_catalog::ids::{PG_PROC, PG_PROC_OID_INDEX};
 use kilndb_catalog::initial_grants;
 use kilndb_catalog::store::CatalogWriter;
-use kilndb_types::Datum;
 
 /// Writes what pg_depend lacks for definitions of an earlier build. A definition that cannot be bound any more stays as
 /// it is, and the log says so.
@@ -43,18 +41,12 @@ fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runti
     Ok(problems)
 }
 
-/// Procedures of this server's own that an earlier build did not have.
+/// Functions that an earlier build did not have.
 fn add_missing_procedures(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
-    let mut known = Vec::new();
-    for oid in own_procedures() {
-        if !session.context.catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?.is_empty() {
-            known.push(oid);
-        }
-    }
     let environment = session.context.environment(runtime)?;
     let eval = environment.host();
     let eval = eval.eval();
-    session.context.write_catalog(runtime, |writer| add_own_procedures(writer, &known, &eval))?.0
+    session.context.write_catalog(runtime, |writer| bootstrap::add_missing_procedures(writer, &eval))?.0
 }
 
 /// Predefined roles, grants on the system's objects and rows of pg_shdepend that an earlier build did not write.
@@ -81,8 +73,11 @@ mod tests {
     use super::*;
     use crate::session::temporary_instance::TemporaryInstance;
     use kilndb_catalog::catalog_row::CatalogRow;
-    use kilndb_catalog::ids::PG_DEPEND;
+    use kilndb_catalog::ids::*;
+    use kilndb_catalog::privileges::PUBLIC_ROLE;
     use kilndb_syntax::Node;
+    use kilndb_types::Datum;
+    use kilndb_types::acl::AclItem;
 
     fn create_views(session: &mut Session, sql: &str, runtime: &StartRuntime) -> Result<()> {
         let script = kilndb_syntax::parse(sql)?;
@@ -140,6 +135,47 @@ mod tests {
             "pg_depend should not have that rule _RETURN on view b depends on rule _RETURN on view b (deptype n)",
         ];
         assert_eq!(problems, expected);
+        session.close(&runtime);
+    }
+
+    /// Files of the server are not everybody's in a cluster of a build that had no large objects.
+    #[test]
+    fn functions_of_later_builds_come_with_their_grants() {
+        const LO_IMPORT: Oid = 764;
+        let temporary = TemporaryInstance::open("procedures");
+        let instance = &temporary.instance;
+        let runtime = StartRuntime::new();
+        let database = instance.cluster.open_database("postgres").unwrap();
+        let oid = database.oid;
+        let mut session = Session::of_server(instance.clone(), database, &runtime).unwrap();
+        session.begin_block(&runtime).unwrap();
+        let row_of = |session: &mut Session, key: Oid| {
+            session.context.catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(key)]).unwrap().pop()
+        };
+        let import = row_of(&mut session, LO_IMPORT).unwrap();
+        let everybody = AclItem { grantee: PUBLIC_ROLE, grantor: 10, privileges: 1 << 7 };
+        let defaults = [
+            ("oid", Datum::Oid(70_000)),
+            ("defaclrole", Datum::Oid(10)),
+            ("defaclobjtype", Datum::Char(b'f')),
+            ("defaclacl", kilndb_catalog::store::array(1033, vec![Datum::AclItem(everybody)])),
+        ];
+        let init = session.context.catalog_scan(PG_INIT_PRIVS).unwrap();
+        let init = init.into_iter().find(|row| row.oid("objoid") == LO_IMPORT).unwrap();
+        session
+            .definitions("")
+            .write_catalog(&runtime, |w| {
+                w.insert(PG_DEFAULT_ACL, &defaults)?;
+                w.delete(&init)?;
+                w.delete(&import)
+            })
+            .unwrap();
+        session.commit(&runtime).unwrap();
+        upgrade_definitions(&mut session, oid, &runtime).unwrap();
+        session.begin_block(&runtime).unwrap();
+        let import = row_of(&mut session, LO_IMPORT).expect("the function is there again");
+        let grants = import.grants("proacl").expect("it has grants");
+        assert!(!grants.is_empty() && grants.iter().all(|item| item.grantee != PUBLIC_ROLE));
         session.close(&runtime);
     }
 }
