@@ -1,6 +1,8 @@
 //! A small blocking client of PostgreSQL's protocol: simple queries, prepared statements, text format, passwords.
 
 use crate::proof::{self, Binding, Scram};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use std::fmt;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::TcpStream;
@@ -393,7 +395,7 @@ fn nonce() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-    proof::base64(format!("{}-{nanos}-{number}", std::process::id()).as_bytes())
+    BASE64_STANDARD.encode(format!("{}-{nanos}-{number}", std::process::id()))
 }
 
 /// Sends what is written as data of a COPY, one message for each write.

@@ -3,6 +3,8 @@
 //! It is written on its own, from RFC 5802 and PostgreSQL's documentation, so that a mistake of the server's is not
 //! repeated here.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, Mac};
 use md5::Md5;
 use sha2::{Digest, Sha256};
@@ -26,35 +28,6 @@ fn hex_md5(pieces: &[&[u8]]) -> String {
 pub fn md5_answer(user: &str, password: &str, challenge: &[u8]) -> String {
     let kept = hex_md5(&[password.as_bytes(), user.as_bytes()]);
     format!("md5{}", hex_md5(&[kept.as_bytes(), challenge]))
-}
-
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-pub fn base64(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let value = group.iter().fold(0u32, |value, byte| value << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-        for at in 0..4 {
-            let digit = DIGITS[(value >> (18 - 6 * at)) as usize & 63];
-            text.push(if at > group.len() { '=' } else { char::from(digit) });
-        }
-    }
-    text
-}
-
-fn from_base64(text: &str) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let (mut value, mut bits) = (0u32, 0);
-    for c in text.trim_end_matches('=').bytes() {
-        let digit = DIGITS.iter().position(|d| *d == c).ok_or_else(|| io::Error::other("no base64"))?;
-        value = value << 6 | digit as u32;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((value >> bits) as u8);
-        }
-    }
-    Ok(bytes)
 }
 
 /// What a client says of channel binding.
@@ -106,7 +79,7 @@ impl Scram {
             let found = server_first.split(',').find_map(|part| part.strip_prefix(name));
             found.ok_or_else(|| io::Error::other(format!("no {name} in {server_first}")))
         };
-        let (nonce, salt) = (field("r=")?, from_base64(field("s=")?)?);
+        let (nonce, salt) = (field("r=")?, BASE64_STANDARD.decode(field("s=")?).map_err(io::Error::other)?);
         let iterations: u32 = field("i=")?.parse().map_err(io::Error::other)?;
         let mut block = hmac(self.password.as_bytes(), &[&salt[..], &[0, 0, 0, 1]].concat());
         let mut salted = block;
@@ -116,13 +89,13 @@ impl Scram {
         }
         let data: &[u8] = if let Binding::EndPoint(data) = &self.binding { data } else { &[] };
         let input = [self.binding.header().as_bytes(), data].concat();
-        let without_proof = format!("c={},r={nonce}", base64(&input));
+        let without_proof = format!("c={},r={nonce}", BASE64_STANDARD.encode(input));
         let message = format!("{},{server_first},{without_proof}", self.first_bare);
         let client_key = hmac(&salted, b"Client Key");
         let signature = hmac(&Sha256::digest(client_key), message.as_bytes());
         let proof: Vec<u8> = client_key.iter().zip(signature).map(|(key, byte)| key ^ byte).collect();
-        self.server_signature = base64(&hmac(&hmac(&salted, b"Server Key"), message.as_bytes()));
-        Ok(format!("{without_proof},p={}", base64(&proof)))
+        self.server_signature = BASE64_STANDARD.encode(hmac(&hmac(&salted, b"Server Key"), message.as_bytes()));
+        Ok(format!("{without_proof},p={}", BASE64_STANDARD.encode(proof)))
     }
     /// Whether the server knows the password as well.
     pub fn is_servers(&self, server_last: &str) -> bool {
