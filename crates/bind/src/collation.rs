@@ -194,6 +194,7 @@ impl Binder<'_> {
         let Some(info) = found else {
             return Err(self.at(unknown_collation(&parts.join(".")), c.location));
         };
+        self.note_collation(schema, &info, c.location);
         let is_searched =
             schema.is_none() || self.catalog.collation_by_name(None, name)?.is_some_and(|found| found.oid == info.oid);
         let quote = kilndb_catalog::format_type::quote_identifier;

@@ -455,7 +455,7 @@ impl MovedSource {
             name: t.name.clone(),
             ty: t.expr.ty,
             typmod: t.expr.typmod,
-            collation: t.expr.collation.into(),
+            collation: t.expr.collation.implicit(),
         });
         rel.columns = columns.collect();
     }

@@ -205,7 +205,7 @@ pub(crate) fn output_columns(q: &Query) -> Vec<RelColumn> {
             name: t.name.clone(),
             ty: t.expr.ty,
             typmod: t.expr.typmod,
-            collation: t.expr.collation.into(),
+            collation: t.expr.collation.implicit(),
         })
         .collect()
 }

@@ -208,7 +208,7 @@ impl Definitions<'_> {
         }
         let oid = self.new_oid(schema)?;
         let owner = self.context().identity.current_role;
-        let text = |value: &Option<String>| value.as_ref().map_or(Datum::Null, |v| Datum::text(v));
+        let text = |value: &Option<String>| value.as_ref().map_or(Datum::Null, Datum::text);
         let row = [
             ("oid", Datum::Oid(oid)),
             ("collname", Datum::text(name)),

@@ -12,8 +12,8 @@ use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{array, vector};
 use kilndb_catalog::{AccessMethod, BTREE_METHOD, IndexKey, Table, TableKind};
 use kilndb_storage::LockMode;
-use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
+use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -33,6 +33,32 @@ pub(super) struct NewIndex {
     pub in_whole: bool,
     /// It becomes a part of a partitioned table's index.
     pub is_part: bool,
+}
+
+/// What a key of an index is of, without the COLLATE clauses around it: the outermost one says how it is sorted.
+struct KeySubject<'a> {
+    column: Option<&'a str>,
+    expression: Node<'a>,
+    collation: Vec<&'a str>,
+}
+
+impl<'a> KeySubject<'a> {
+    fn of(e: &'a nodes::IndexElem) -> KeySubject<'a> {
+        let mut subject =
+            KeySubject { column: e.name(), expression: e.expr(), collation: super::strings(e.collation()) };
+        while let Node::CollateClause(c) = subject.expression {
+            if subject.collation.is_empty() {
+                subject.collation = super::strings(c.collname());
+            }
+            subject.expression = c.arg();
+        }
+        if let Node::ColumnRef(c) = subject.expression
+            && let [name] = super::strings(c.fields()).as_slice()
+        {
+            subject.column = Some(*name);
+        }
+        subject
+    }
 }
 
 impl Definitions<'_> {
@@ -206,7 +232,8 @@ impl Definitions<'_> {
             SortByNulls::SORTBY_NULLS_LAST => false,
             _ => descending,
         };
-        let (attnum, expression_sql, type_oid, collation, name) = match e.name() {
+        let subject = KeySubject::of(e);
+        let (attnum, expression_sql, type_oid, collation, name) = match subject.column {
             Some(name) => {
                 let column = table.columns.iter().find(|c| !c.dropped && c.name == name).ok_or_else(|| {
                     Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
@@ -214,7 +241,7 @@ impl Definitions<'_> {
                 (column.attnum, None, column.type_oid, column.collation.oid, name.to_string())
             }
             None => {
-                let sql = kilndb_syntax::expression_sql(e.expr())?;
+                let sql = kilndb_syntax::expression_sql(subject.expression)?;
                 let (type_oid, derived) = self.check_index_expression(&sql, table, None, runtime)?;
                 let sql = self.stored_expression(&sql, VisibleColumns::Table(table), runtime)?;
                 let name = expression_column_name(&sql)?;
@@ -222,9 +249,9 @@ impl Definitions<'_> {
                 (0, Some(sql), type_oid, collation, name)
             }
         };
-        let collation = match e.collation().len() {
-            0 => collation,
-            _ => self.collation_for(type_oid, &super::strings(e.collation()), runtime)?,
+        let collation = match subject.collation.is_empty() {
+            true => collation,
+            false => self.collation_for(type_oid, &subject.collation, runtime)?,
         };
         let opclass = self.index_class(e, method, type_oid, runtime)?;
         index_class::check_order(e, method)?;

@@ -258,7 +258,7 @@ impl Planner<'_> {
         self.name_columns(id, &outputs);
         let columns = outputs
             .iter()
-            .map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod, collation: e.collation.into() })
+            .map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod, collation: e.collation.implicit() })
             .collect();
         let kind = RelKind::Subquery(SharedQuery::new(grouped));
         let rel =

@@ -127,7 +127,7 @@ fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr
     }
     let columns = outputs
         .iter()
-        .map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod, collation: e.collation.into() })
+        .map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod, collation: e.collation.implicit() })
         .collect();
     let rel = Rel {
         id: s.test_rel,
@@ -227,7 +227,7 @@ impl Planner<'_> {
                 name: String::new(),
                 ty: inner.ty,
                 typmod: inner.typmod,
-                collation: inner.collation.into(),
+                collation: inner.collation.implicit(),
             });
             let column = Expr::column(ColId { rel: id, att: columns.len() as i16 }, inner.ty, inner.typmod)
                 .collated(inner.collation);

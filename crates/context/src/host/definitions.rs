@@ -154,6 +154,11 @@ fn visible_name(host: &StatementHost<'_>, named: &NamedObject) -> Option<String>
                 .filter(|known| known.oid == *oid)
                 .map(|_| quote(&info.name))
         }
+        NamedObject::Collation(oid) => {
+            let info = host.reader.collation_info(*oid).ok()??;
+            let found = host.reader.collation_named(None, &info.name).ok()?;
+            found.filter(|known| known.oid == *oid).map(|_| quote(&info.name))
+        }
         NamedObject::Operator(oid) => {
             let o = host.reader.operator_by_oid(*oid).ok()??;
             host.reader.search_path.contains(&o.schema_oid).then(|| o.name.clone())

@@ -175,7 +175,7 @@ impl Printer<'_> {
                 _ => delimits,
             },
             ExprKind::ScalarArray { .. } => false,
-            ExprKind::Collate { arg, .. } => self.is_simple(arg, e),
+            ExprKind::Collate { .. } => false,
             _ => true,
         }
     }
