@@ -14,10 +14,9 @@ use crate::types;
 use icu_collator::options::{AlternateHandling, CaseLevel, CollatorOptions, MaxVariable, Strength};
 use icu_collator::{CollatorBorrowed, CollatorPreferences};
 use icu_locale_core::Locale;
-use kilndb_base::sync::{Mutex, PoisonError};
+use kilndb_base::sync::{Mutex, OnceLock, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use std::cmp::Ordering;
-use std::sync::OnceLock;
 
 /// The collation of a database's texts unless they have another.
 pub const DEFAULT_COLLATION: Oid = 100;
