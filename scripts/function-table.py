@@ -79,7 +79,7 @@ WINDOW = ("row_number rank dense_rank percent_rank cume_dist ntile lag lag_with_
 # from more than their arguments.
 ELSEWHERE = {
     **dict.fromkeys((3685, 3689, 3690, 3752, 3753, 9901, 9902), "Routine"),
-    **dict.fromkeys((1619, 3528, 3529, 3531), "Binder"),
+    **dict.fromkeys((1619, 3162, 3528, 3529, 3531), "Binder"),
     5028: "HashPartition",
 }
 
@@ -106,6 +106,7 @@ def support():
     facts.update(dict.fromkeys(json_sets, "SeesDomains"))
     facts[1199] = "SessionZone"
     facts[1619] = "TypeOf"
+    facts[3162] = "CollationOf"
     shown = (438, 440, 1285, 1290, 2003, 2004, 3058, 3059, 3539, 3540)
     facts.update(dict.fromkeys(shown, "ShowsArguments"))
     return facts

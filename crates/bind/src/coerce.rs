@@ -152,10 +152,15 @@ impl Binder<'_> {
         if is_polymorphic(to) {
             return if from == oids::UNKNOWN { self.resolve_unknown(expr) } else { Ok(expr) };
         }
-        if let ExprKind::Collate { arg, name } = expr.kind {
+        if let ExprKind::Collate { arg, collation, name } = expr.kind {
             let arg = self.coerce(*arg, to, context)?;
             let ty = arg.ty;
-            return Ok(Expr::new(ExprKind::Collate { arg: Box::new(arg), name }, ty).at(loc));
+            // What has no collation any more needs none.
+            if !super::collation::is_collatable(ty) {
+                return Ok(arg);
+            }
+            let e = Expr::new(ExprKind::Collate { arg: Box::new(arg), collation, name }, ty).at(loc);
+            return Ok(Expr { collation: expr.collation, ..e });
         }
         if self.under_domain(to).is_some() {
             return self.coerce_to_domain(expr, to, context);
@@ -194,12 +199,8 @@ impl Binder<'_> {
         let cast = |arg: Expr, kind: CastKind| {
             let typmod = if kind == CastKind::Relabel { arg.typmod } else { -1 };
             let same_family = kind == CastKind::Relabel && (self.base_type(from) == self.base_type(to));
-            Expr {
-                kind: ExprKind::Cast { arg: Box::new(arg), kind, explicit },
-                ty: to,
-                typmod: if same_family { typmod } else { -1 },
-                loc,
-            }
+            let typmod = if same_family { typmod } else { -1 };
+            Expr::new(ExprKind::Cast { arg: Box::new(arg), kind, explicit }, to).with_typmod(typmod).at(loc)
         };
         Ok(match path {
             CoercionPath::Relabel => match &expr.kind {
@@ -234,7 +235,7 @@ impl Binder<'_> {
                     internal: true,
                     expected: None,
                 };
-                Expr { kind: ExprKind::Func(Box::new(func)), ty: to, typmod: -1, loc }
+                Expr::new(ExprKind::Func(Box::new(func)), to).at(loc)
             }
             CoercionPath::None => {
                 if from == oids::RECORD && self.is_composite(to) {
@@ -345,10 +346,12 @@ impl Binder<'_> {
             let value = kilndb_types::cast::apply_typmod(base, d, typmod, explicit);
             // An overflow is an error of execution, not of analysis.
             if let Ok(value) = value {
-                return Ok(Expr { kind: ExprKind::Const(value), ty, typmod, loc });
+                return Ok(Expr::new(ExprKind::Const(value), ty).with_typmod(typmod).at(loc));
             }
         }
-        Ok(Expr { kind: ExprKind::Cast { arg: Box::new(e), kind: CastKind::Typmod, explicit }, ty, typmod, loc })
+        Ok(Expr::new(ExprKind::Cast { arg: Box::new(e), kind: CastKind::Typmod, explicit }, ty)
+            .with_typmod(typmod)
+            .at(loc))
     }
 
     /// `expr::type`.

@@ -12,6 +12,12 @@ use kilndb_types::{Datum, oids};
 impl Binder<'_> {
     pub(crate) fn bind_expr(&self, node: Node<'_>, scope: &Scope<'_>) -> Result<Expr> {
         kilndb_base::stack::check()?;
+        let e = self.bind_node(node, scope)?;
+        self.check_collation(&e)?;
+        Ok(e)
+    }
+
+    fn bind_node(&self, node: Node<'_>, scope: &Scope<'_>) -> Result<Expr> {
         match node {
             Node::ColumnRef(c) => self.bind_column_ref(c, scope),
             Node::A_Const(c) => self.bind_const(c),
@@ -361,7 +367,7 @@ impl Binder<'_> {
             let condition = self.bind_expr(w.expr(), scope)?;
             let condition = match &arg {
                 Some(a) => {
-                    let test = Expr { kind: ExprKind::CaseArg, ty: a.ty, typmod: a.typmod, loc: a.loc };
+                    let test = Expr::new(ExprKind::CaseArg, a.ty).with_typmod(a.typmod).at(a.loc).collated(a.collation);
                     self.make_operator(None, "=", Some(test), condition, w.location)?
                 }
                 None => condition,
@@ -718,24 +724,19 @@ impl Binder<'_> {
     #[inline(never)]
     fn bind_collate(&self, c: &nodes::CollateClause, scope: &Scope<'_>) -> Result<Expr> {
         let arg = self.bind_expr(c.arg(), scope)?;
-        let name = c.collname().iter().filter_map(|n| n.as_str()).next_back().unwrap_or("").to_string();
         // A literal is of the type that its surroundings want.
-        if arg.ty != oids::UNKNOWN && !matches!(self.category(arg.ty).0, b'S') {
+        if !super::collation::is_collatable(self.base_type(arg.ty)) {
             return self.err(
                 sqlstate::DATATYPE_MISMATCH,
                 format!("collations are not supported by type {}", self.type_name(arg.ty)),
                 c.location,
             );
         }
-        if !matches!(name.as_str(), "C" | "POSIX" | "default" | "C.UTF-8" | "C.utf8" | "ucs_basic" | "pg_c_utf8") {
-            return self.err(
-                sqlstate::UNDEFINED_OBJECT,
-                format!("collation \"{name}\" for encoding \"UTF8\" does not exist"),
-                c.location,
-            );
-        }
+        let (collation, name) = self.collation_written(c)?;
         let (ty, typmod) = (arg.ty, arg.typmod);
-        Ok(Expr::new(ExprKind::Collate { arg: Box::new(arg), name }, ty).with_typmod(typmod).at(c.location))
+        let arg = Box::new(arg);
+        let e = Expr::new(ExprKind::Collate { arg, collation, name }, ty).with_typmod(typmod).at(c.location);
+        Ok(Expr { collation: super::collation::DerivedCollation::explicit(collation, c.location), ..e })
     }
 }
 

@@ -126,7 +126,12 @@ impl Binder<'_> {
                     .columns
                     .iter()
                     .filter(|c| !c.dropped)
-                    .map(|c| RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod })
+                    .map(|c| RelColumn {
+                        name: c.name.clone(),
+                        ty: c.type_oid,
+                        typmod: c.typmod,
+                        collation: c.collation.into(),
+                    })
                     .collect();
                 let kind = RelKind::Subquery(SharedQuery::new(inner));
                 let rel = Rel { id: rel, alias, columns, kind, lateral: false, security_quals: Vec::new() };
@@ -224,7 +229,7 @@ impl Binder<'_> {
             .enumerate()
             .map(|(i, c)| NsColumn {
                 name: c.name.clone(),
-                expr: Expr::column(ColId { rel: id, att: i as i16 + 1 }, c.ty, c.typmod),
+                expr: Expr::column(ColId { rel: id, att: i as i16 + 1 }, c.ty, c.typmod).collated(c.collation),
                 table_oid: 0,
                 attnum: 0,
                 is_named_here: false,
@@ -298,7 +303,8 @@ impl Binder<'_> {
             let mut define = |d: &nodes::ColumnDef| -> Result<()> {
                 let Some(t) = d.type_name() else { return Ok(()) };
                 let (ty, typmod) = self.resolve_type(t)?;
-                defs.push(RelColumn { name: d.colname().unwrap_or("").to_string(), ty, typmod });
+                let name = d.colname().unwrap_or("").to_string();
+                defs.push(RelColumn { name, ty, typmod, collation: super::collation::of_type(ty) });
                 Ok(())
             };
             for d in f.coldeflist() {
@@ -332,7 +338,18 @@ impl Binder<'_> {
                 (fields, expr.ty == oids::RECORD || self.is_composite(self.base_type(expr.ty)))
             {
                 row_type = expr.ty;
-                (fields.into_iter().map(|(name, ty, typmod)| RelColumn { name, ty, typmod }).collect(), true)
+                (
+                    fields
+                        .into_iter()
+                        .map(|(name, ty, typmod)| RelColumn {
+                            name,
+                            ty,
+                            typmod,
+                            collation: super::collation::of_type(ty),
+                        })
+                        .collect(),
+                    true,
+                )
             } else {
                 if expr.ty == oids::RECORD {
                     return self.err(
@@ -357,13 +374,21 @@ impl Binder<'_> {
                     (None, Some(n)) => n.to_string(),
                     (None, None) => node_name,
                 };
-                (vec![RelColumn { name, ty: expr.ty, typmod: expr.typmod }], false)
+                (
+                    vec![RelColumn { name, ty: expr.ty, typmod: expr.typmod, collation: expr.collation.implicit() }],
+                    false,
+                )
             };
             calls.push(TableFunc { expr, columns: list.len(), composite });
             columns.extend(list);
         }
         if f.ordinality {
-            columns.push(RelColumn { name: "ordinality".into(), ty: oids::INT8, typmod: -1 });
+            columns.push(RelColumn {
+                name: "ordinality".into(),
+                ty: oids::INT8,
+                typmod: -1,
+                collation: Default::default(),
+            });
             scalar = false;
         }
         let alias = f.alias().and_then(|a| a.aliasname()).map_or_else(|| alias.unwrap_or_default(), str::to_string);
@@ -504,7 +529,11 @@ impl Binder<'_> {
 }
 
 pub(crate) fn table_columns(table: &Table) -> Vec<RelColumn> {
-    table.columns.iter().map(|c| RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod }).collect()
+    table
+        .columns
+        .iter()
+        .map(|c| RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod, collation: c.collation.into() })
+        .collect()
 }
 
 /// 0A000 for a relation of another database than `database`, the session's.

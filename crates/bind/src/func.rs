@@ -140,6 +140,14 @@ impl Binder<'_> {
                 let shown = Expr::new(ExprKind::Const(kilndb_types::Datum::Oid(shown)), ty).at(loc);
                 return Ok(if argument.has_srf() { for_each_row(shown, argument.clone()) } else { shown });
             }
+            if functions::support(info.oid) == Support::CollationOf
+                && let (Some(argument), Some(first)) = (args.first(), first_type)
+            {
+                let shown = self
+                    .collation_shown(argument, first)?
+                    .map_or(Expr::null(ty), |name| Expr::new(ExprKind::Const(kilndb_types::Datum::text(&name)), ty));
+                return Ok(shown.at(loc));
+            }
             if let Some(e) = self.enum_function(info.oid, &args, ty)? {
                 return Ok(e.at(loc));
             }

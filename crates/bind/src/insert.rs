@@ -204,7 +204,7 @@ impl<'n> InsertSource<'_, '_, 'n> {
         let rel = dml.source_rel;
         let mut source = Query::default();
         for (n, c) in columns.iter().enumerate() {
-            let expr = Expr::column(ColId { rel, att: n as i16 + 1 }, c.ty, c.typmod);
+            let expr = Expr::column(ColId { rel, att: n as i16 + 1 }, c.ty, c.typmod).collated(c.collation);
             if self.column(n).generated == 0 {
                 self.assign(n, expr.clone(), &mut dml.assignments)?;
             }
@@ -328,7 +328,7 @@ impl<'n> InsertSource<'_, '_, 'n> {
         let c = self.column(n);
         let is_whole = self.columns.list[n].indirection.is_empty();
         let (ty, typmod) = if is_whole { (c.type_oid, c.typmod) } else { self.type_of_part(n)? };
-        Ok(RelColumn { name: c.name.clone(), ty, typmod })
+        Ok(RelColumn { name: c.name.clone(), ty, typmod, collation: c.collation.into() })
     }
 
     /// Assigns `value` to column `n`, or to a part of what the column has been given before.

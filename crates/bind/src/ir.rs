@@ -3,9 +3,11 @@
 //! Every relation of a statement (table, subquery, function, join alias …) has a number that is unique in the
 //! whole statement, so a column is (`rel`, `att`) wherever it is used, correlated or not.
 
-use kilndb_base::Oid;
+use super::collation::{self, DerivedCollation};
+use kilndb_base::{Oid, Result};
 use kilndb_catalog::{Index, Table};
 use kilndb_types::Datum;
+use kilndb_types::collation::Collation;
 use std::sync::Arc;
 
 /// `att`: 1-based column; negative: system column as PostgreSQL numbers them; 0: the whole row.
@@ -25,6 +27,8 @@ pub struct Expr {
     pub typmod: i32,
     /// Byte offset in the statement's text, -1 unknown.
     pub loc: i32,
+    /// By which collation the value is compared, or, if its type has none, what the inputs are compared by.
+    pub collation: DerivedCollation,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -326,6 +330,8 @@ pub enum ExprKind {
     SqlValue(SqlValue),
     Collate {
         arg: Box<Expr>,
+        collation: Collation,
+        /// As it is shown: with its schema if that is not searched.
         name: String,
     },
     /// DEFAULT in VALUES of an INSERT, until it is replaced.
@@ -349,6 +355,7 @@ pub struct RelColumn {
     pub name: String,
     pub ty: Oid,
     pub typmod: i32,
+    pub collation: DerivedCollation,
 }
 
 #[derive(Clone, Debug)]
@@ -748,7 +755,8 @@ impl ExplainFormat {
 
 impl Expr {
     pub fn new(kind: ExprKind, ty: Oid) -> Expr {
-        Expr { kind, ty, typmod: -1, loc: -1 }
+        let collation = collation::derived(&kind, ty);
+        Expr { kind, ty, typmod: -1, loc: -1, collation }
     }
     pub fn at(mut self, loc: i32) -> Expr {
         self.loc = loc;
@@ -759,7 +767,16 @@ impl Expr {
         self
     }
     pub fn column(id: ColId, ty: Oid, typmod: i32) -> Expr {
-        Expr { kind: ExprKind::Column(id), ty, typmod, loc: -1 }
+        Expr { kind: ExprKind::Column(id), ty, typmod, loc: -1, collation: collation::of_type(ty) }
+    }
+    /// With the collation of the column, or of the expression that has the value.
+    pub fn collated(mut self, collation: impl Into<DerivedCollation>) -> Expr {
+        self.collation = collation.into().implicit();
+        self
+    }
+    /// What the value is compared as. Errors: 42P22 where that is not known.
+    pub fn order_type(&self) -> Result<Oid> {
+        self.collation.order_type(self.ty)
     }
     pub fn null(ty: Oid) -> Expr {
         Expr::new(ExprKind::Const(Datum::Null), ty)

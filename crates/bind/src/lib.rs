@@ -13,6 +13,7 @@ mod agg;
 mod assign;
 mod call;
 mod coerce;
+pub mod collation;
 mod const_eval;
 pub mod current_of;
 pub(crate) mod dml;

@@ -15,8 +15,9 @@ use super::tracked_text::{ColumnName, FromRelation, NamedObject, TrackedText};
 use super::variables::Variables;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
+use kilndb_catalog::collation_read::CollationInfo;
 use kilndb_catalog::format_type::quote_identifier as quote;
-use kilndb_catalog::ids::{PG_CLASS, PG_OPERATOR, PG_PROC, PG_TS_CONFIG, PG_TS_DICT, PG_TYPE};
+use kilndb_catalog::ids::{PG_CLASS, PG_COLLATION, PG_OPERATOR, PG_PROC, PG_TS_CONFIG, PG_TS_DICT, PG_TYPE};
 use kilndb_catalog::value_host::with_context;
 use kilndb_catalog::{CatalogView, FunctionInfo, OperatorInfo, Table, TypeInfo};
 use kilndb_syntax::{Node, nodes};
@@ -498,6 +499,17 @@ impl Binder<'_> {
     pub(super) fn note_type(&self, given: Option<&str>, info: &TypeInfo, loc: i32) {
         self.note_reference(ObjectAddress::object(PG_TYPE, info.oid));
         self.note_name(given, info.schema_oid, loc, NamedObject::Type(info.oid));
+    }
+
+    /// `loc`: where COLLATE stands, before the name.
+    pub(super) fn note_collation(&self, given: Option<&str>, info: &CollationInfo, loc: i32) {
+        self.note_reference(ObjectAddress::object(PG_COLLATION, info.oid));
+        let Some(names) = self.wanted_names() else { return };
+        let Some(rest) = usize::try_from(loc).ok().and_then(|at| names.text.get(at..)) else { return };
+        let Some(keyword) = rest.get(..7).filter(|word| word.eq_ignore_ascii_case("collate")) else { return };
+        let blanks = rest[keyword.len()..].len() - rest[keyword.len()..].trim_start().len();
+        let at = loc + (keyword.len() + blanks) as i32;
+        self.note_name(given, info.schema_oid, at, NamedObject::Collation(info.oid));
     }
 
     pub(super) fn note_function(&self, given: Option<&str>, info: &FunctionInfo, loc: i32) {

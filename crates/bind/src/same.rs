@@ -79,7 +79,7 @@ impl ExpressionComparison {
             }
             (K::Window(x), K::Window(y)) => x.oid == y.oid && x.window == y.window && x.star == y.star,
             (K::SqlValue(x), K::SqlValue(y)) => x == y,
-            (K::Collate { name: x, .. }, K::Collate { name: y, .. }) => x == y,
+            (K::Collate { collation: x, .. }, K::Collate { collation: y, .. }) => x == y,
             (K::Subscript { slice: x, subscripts: m, .. }, K::Subscript { slice: y, subscripts: n, .. }) => {
                 x == y
                     && all(m, n, |p, q| {

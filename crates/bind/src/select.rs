@@ -259,6 +259,9 @@ impl Binder<'_> {
             _ => descending,
         };
         self.require_ordering(&expr)?;
+        if super::collation::is_collatable(expr.ty) {
+            self.refuse_conflict(expr.collation, expr.loc)?;
+        }
         Ok(SortKey { expr, descending, nulls_first })
     }
 
@@ -731,9 +734,10 @@ impl Binder<'_> {
             let typmod = rows.first().map_or(-1, |r| r[c].typmod);
             let typmod = if rows.iter().all(|r| r[c].typmod == typmod) { typmod } else { -1 };
             let name = format!("column{}", c + 1);
-            columns.push(RelColumn { name: name.clone(), ty, typmod });
+            let collation = super::collation::merged(rows.iter().map(|r| &r[c])).implicit();
+            columns.push(RelColumn { name: name.clone(), ty, typmod, collation });
             q.targets.push(Target {
-                expr: Expr::column(ColId { rel, att: c as i16 + 1 }, ty, typmod),
+                expr: Expr::column(ColId { rel, att: c as i16 + 1 }, ty, typmod).collated(collation),
                 name,
                 junk: false,
                 table_oid: 0,

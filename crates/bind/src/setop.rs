@@ -65,9 +65,10 @@ impl Binder<'_> {
             let column_name = lt.name.clone();
             self.coerce_output(&mut left, i, ty, name)?;
             self.coerce_output(&mut right, i, ty, name)?;
-            columns.push(RelColumn { name: column_name.clone(), ty, typmod });
+            let collation = self.common_collation([nth(&left, i)?, nth(&right, i)?], s.all)?;
+            columns.push(RelColumn { name: column_name.clone(), ty, typmod, collation });
             q.targets.push(Target {
-                expr: Expr::column(ColId { rel, att: i as i16 + 1 }, ty, typmod),
+                expr: Expr::column(ColId { rel, att: i as i16 + 1 }, ty, typmod).collated(collation),
                 name: column_name,
                 junk: false,
                 table_oid: 0,
@@ -79,7 +80,7 @@ impl Binder<'_> {
             .enumerate()
             .map(|(i, c)| NsColumn {
                 name: c.name.clone(),
-                expr: Expr::column(ColId { rel, att: i as i16 + 1 }, c.ty, c.typmod),
+                expr: Expr::column(ColId { rel, att: i as i16 + 1 }, c.ty, c.typmod).collated(c.collation),
                 table_oid: 0,
                 attnum: 0,
                 is_named_here: false,
@@ -129,6 +130,7 @@ impl Binder<'_> {
                         r[c] = self.coerce_to_common(v, ty, what)?;
                     }
                     columns[c].ty = ty;
+                    columns[c].collation = super::collation::of_type(ty);
                     t.expr = Expr::column(id, ty, -1);
                     return Ok(());
                 }
@@ -140,7 +142,7 @@ impl Binder<'_> {
         let inner = std::mem::take(q);
         let rel = self.new_rel();
         for (n, c) in columns.iter().enumerate() {
-            let mut expr = Expr::column(ColId { rel, att: n as i16 + 1 }, c.ty, c.typmod);
+            let mut expr = Expr::column(ColId { rel, att: n as i16 + 1 }, c.ty, c.typmod).collated(c.collation);
             if n == i {
                 if !self.can_coerce(expr.ty, ty, CastContext::Implicit)? {
                     return self.err(

@@ -98,7 +98,11 @@ impl Binder<'_> {
             .iter()
             .filter(|t| !t.junk)
             .enumerate()
-            .map(|(i, t)| Expr::column(ColId { rel: test_rel, att: i as i16 + 1 }, t.expr.ty, t.expr.typmod).at(loc))
+            .map(|(i, t)| {
+                Expr::column(ColId { rel: test_rel, att: i as i16 + 1 }, t.expr.ty, t.expr.typmod)
+                    .collated(t.expr.collation)
+                    .at(loc)
+            })
             .collect();
         if columns.len() < left.len() {
             return self.err(sqlstate::SYNTAX_ERROR, "subquery has too few columns", loc);

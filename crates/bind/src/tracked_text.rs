@@ -21,6 +21,7 @@ pub enum NamedObject {
     Function(Oid),
     Type(Oid),
     Operator(Oid),
+    Collation(Oid),
     /// A constant of this reg… type.
     Constant(Oid, Oid),
     Column(ColumnName),

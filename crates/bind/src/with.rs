@@ -201,7 +201,12 @@ pub(crate) fn output_columns(q: &Query) -> Vec<RelColumn> {
     targets
         .iter()
         .filter(|t| !t.junk)
-        .map(|t| RelColumn { name: t.name.clone(), ty: t.expr.ty, typmod: t.expr.typmod })
+        .map(|t| RelColumn {
+            name: t.name.clone(),
+            ty: t.expr.ty,
+            typmod: t.expr.typmod,
+            collation: t.expr.collation.implicit(),
+        })
         .collect()
 }
 

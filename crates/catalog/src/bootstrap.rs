@@ -38,9 +38,9 @@ const VERSION_ROW: Oid = 0;
 /// Version 1: pg_depend has all that follows from definitions. Version 2: pg_proc has the procedures of `own_proc.tsv`.
 /// Version 3: those of plan_guard, and pg_stat_plans. Version 4: pg_stat_ssl. Version 5: pg_hba_file_rules,
 /// pg_ident_file_mappings. Version 6: the predefined roles, grants on the system's objects, pg_shdepend. Version 7:
-/// pg_policies. Version 8: functions of large objects, two of which are not everybody's to call. Databases without a
-/// version are older.
-pub const CATALOG_VERSION: u32 = 8;
+/// pg_policies. Version 8: functions of large objects, two of which are not everybody's to call. Version 9: ICU's
+/// collations. Databases without a version are older.
+pub const CATALOG_VERSION: u32 = 9;
 
 pub const TEMPLATE1: Oid = 1;
 pub(crate) const TEMPLATE0: Oid = 4;
@@ -335,15 +335,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let amop_family = FILES.pg_amop.column("amopfamily");
     fill_from(writer, PG_AMOP, &FILES.pg_amop, eval, &|r| families.contains(&number(r[amop_family])), &[])?;
     fill_from(writer, PG_AMPROC, amproc, eval, &|r| families.contains(&number(r[family])), &[])?;
-    let collation_extra = [("collowner", owner)];
-    fill_from(
-        writer,
-        PG_COLLATION,
-        &FILES.pg_collation,
-        eval,
-        &|_| true,
-        &[&collation_extra[..], &[("collnamespace", namespace)]].concat(),
-    )?;
+    fill_collations(writer, eval, &|_| true)?;
     fill_from(writer, PG_RANGE, &FILES.pg_range, eval, &|_| true, &[])?;
     fill_text_search(writer, eval)
 }
@@ -388,6 +380,23 @@ pub fn add_missing_procedures(writer: &mut CatalogWriter<'_>, eval: &EvalContext
     let extra = [("proowner", Datum::Oid(BOOTSTRAP_SUPERUSER)), ("pronamespace", Datum::Oid(PG_CATALOG))];
     fill_from(writer, PG_PROC, &FILES.pg_proc, eval, &is_missing, &extra)?;
     add_own_procedures(writer, &known, eval)
+}
+
+fn fill_collations(
+    writer: &mut CatalogWriter<'_>,
+    eval: &EvalContext<'_>,
+    is_wanted: &dyn Fn(&[Option<&str>]) -> bool,
+) -> Result<()> {
+    let extra = [("collowner", Datum::Oid(BOOTSTRAP_SUPERUSER)), ("collnamespace", Datum::Oid(PG_CATALOG))];
+    fill_from(writer, PG_COLLATION, &FILES.pg_collation, eval, is_wanted, &extra)
+}
+
+/// Enters the collations that an earlier build did not have.
+pub fn add_missing_collations(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<()> {
+    let snapshot = writer.txn.catalog_snapshot();
+    let rows = writer.store.scan(PG_COLLATION, &snapshot)?;
+    let known: kilndb_base::hash::HashSet<Oid> = rows.iter().map(|row| row.oid("oid")).collect();
+    fill_collations(writer, eval, &|row| !known.contains(&number(row[0])))
 }
 
 /// The access method of tables: OID, name, handler.

@@ -13,6 +13,7 @@ use super::builtin::{BUILTINS, FIRST_USER_OID, PG_CATALOG};
 use super::catalog_row::CatalogRow;
 pub use super::changes::PlanDependencies;
 use super::changes::{ChangeLog, Changes};
+use super::collation_read::CollationInfo;
 use super::column_statistics::FormerStatistics;
 use super::extension::is_member;
 use super::global::{GLOBAL, GlobalTableInstances};
@@ -33,6 +34,7 @@ use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use kilndb_base::{Csn, Error, Oid, RelationId, Result, sqlstate};
 use kilndb_storage::Snapshot;
+use kilndb_types::collation::Collation;
 use kilndb_types::{Datum, oids};
 use std::cell::Cell;
 
@@ -511,7 +513,7 @@ impl CatalogReader<'_> {
         Ok(privileges.has_all(user.role, privilege::USAGE, user.roles.seen_from(self.database.oid)))
     }
 
-    fn note_asked(&self, schema: Option<&str>, name: &str) {
+    pub(super) fn note_asked(&self, schema: Option<&str>, name: &str) {
         if let Some(asked) = self.asked.filter(|_| schema.is_none()) {
             let mut asked = asked.names.borrow_mut();
             if !asked.iter().any(|known| known == name) {
@@ -542,7 +544,7 @@ impl CatalogReader<'_> {
         Ok(own)
     }
 
-    fn note_found(&self, oid: Oid) {
+    pub(super) fn note_found(&self, oid: Oid) {
         let Some(asked) = self.asked else { return };
         if is_temporary(oid) {
             asked.is_private.set(true);
@@ -673,6 +675,16 @@ impl CatalogView for CatalogReader<'_> {
             }
         }
         Ok(None)
+    }
+
+    fn collation_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<CollationInfo>> {
+        self.collation_named(schema, name)
+    }
+    fn collation_info_by_oid(&self, oid: Oid) -> Result<Option<CollationInfo>> {
+        self.collation_info(oid)
+    }
+    fn collation(&self, oid: Oid) -> Result<Collation> {
+        self.collation_of(oid)
     }
 
     fn type_by_oid(&self, oid: Oid) -> Result<Option<Arc<TypeInfo>>> {

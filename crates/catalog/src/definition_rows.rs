@@ -51,6 +51,7 @@ const DEFINITION_TABLES: &[DefinitionTable] = &[
     ),
     of(PG_OPCLASS, PG_OPCLASS, "oid", &["opcnamespace", "opcfamily", "opcintype"]),
     of(PG_OPFAMILY, PG_OPFAMILY, "oid", &["opfnamespace"]),
+    of(PG_COLLATION, PG_COLLATION, "oid", &["collnamespace"]),
     of(PG_EXTENSION, PG_EXTENSION, "oid", &["extnamespace"]),
     of(PG_STATISTIC_EXT, PG_STATISTIC_EXT, "oid", &["stxrelid", "stxnamespace", "stxkeys", "stxexprs"]),
     of(PG_TS_CONFIG, PG_TS_CONFIG, "oid", &["cfgnamespace", "cfgparser"]),

@@ -8,7 +8,7 @@ use std::ops::Bound;
 /// Appends a value as the key has it.
 #[inline]
 pub fn append(k: &IndexKey, d: &Datum, out: &mut Vec<u8>) -> Result<()> {
-    key::encode_key(k.type_oid, d, k.descending, k.nulls_first, out)
+    key::encode_key(k.order_type, d, k.descending, k.nulls_first, out)
 }
 
 /// The smallest byte string above all that begin with `prefix`.

@@ -14,6 +14,7 @@ pub mod builtin;
 pub mod cache;
 pub mod catalog_row;
 pub mod changes;
+pub mod collation_read;
 pub mod column_statistics;
 pub mod default_grants;
 pub mod definition_rows;

@@ -1,6 +1,7 @@
 //! Catalog objects as the binder, planner and executor see them: immutable, shared, complete.
 
 use super::access_method::AccessMethod;
+use super::collation_read::CollationInfo;
 use super::column_statistics::{ColumnStatistics, ColumnStatisticsCache};
 use super::extended_statistics::ExtendedStatistics;
 use super::known_partitions::CachedPartition;
@@ -11,6 +12,7 @@ use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::RelationKind;
 use kilndb_types::Datum;
 use kilndb_types::acl::AclItem;
+use kilndb_types::collation::Collation;
 use kilndb_types::row::RowDescriptor;
 use std::sync::Arc;
 
@@ -177,7 +179,7 @@ pub struct Column {
     pub attnum: i16,
     pub type_oid: Oid,
     pub typmod: i32,
-    pub collation: Oid,
+    pub collation: Collation,
     pub not_null: bool,
     pub dropped: bool,
     /// Default expression as SQL text (as pg_get_expr prints it); for generated columns the generation expression.
@@ -244,6 +246,9 @@ pub struct IndexKey {
     pub attnum: i16,
     pub expression_sql: Option<String>,
     pub type_oid: Oid,
+    /// What the key's values are compared as, and what keys are made of: the type, or for texts under rules an order
+    /// type (`types::collation`).
+    pub order_type: Oid,
     pub descending: bool,
     pub nulls_first: bool,
     pub collation: Oid,
@@ -477,6 +482,16 @@ pub trait CatalogView {
     fn database_name(&self) -> &str;
     fn type_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TypeInfo>>>;
     fn type_by_oid(&self, oid: Oid) -> Result<Option<Arc<TypeInfo>>>;
+    fn collation_by_name(&self, _schema: Option<&str>, _name: &str) -> Result<Option<CollationInfo>> {
+        Ok(None)
+    }
+    fn collation_info_by_oid(&self, _oid: Oid) -> Result<Option<CollationInfo>> {
+        Ok(None)
+    }
+    /// What is compared by the collation with this OID.
+    fn collation(&self, oid: Oid) -> Result<Collation> {
+        Ok(Collation::of_bytes(oid))
+    }
     /// All functions of that name in scope (kinds 'f', 'a', 'w', 'p').
     fn functions(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<FunctionInfo>>>;
     fn function_by_oid(&self, oid: Oid) -> Result<Option<Arc<FunctionInfo>>>;

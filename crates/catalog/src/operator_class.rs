@@ -115,3 +115,8 @@ pub fn argument_types(function: &FunctionInfo, class: &UserOperatorClass) -> [Oi
     let is_hash = function.return_type == oids::INT8;
     [class.input_type, if is_hash { oids::INT8 } else { class.input_type }]
 }
+
+/// Whether an operator class compares texts by their bytes, whatever their collation: those of `~<~` and its like.
+pub fn compares_bytes(class: Oid) -> bool {
+    matches!(class, 4217..=4219 | 10056..=10058)
+}

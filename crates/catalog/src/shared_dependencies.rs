@@ -33,7 +33,7 @@ const fn owned(table: Oid, owner: &'static str, grants: Option<&'static str>) ->
     OwnedTable { table, owner: Some(owner), grants, is_shared: false }
 }
 
-pub const OWNED_TABLES: [OwnedTable; 20] = [
+pub const OWNED_TABLES: [OwnedTable; 21] = [
     owned(PG_CLASS, "relowner", Some("relacl")),
     OwnedTable { table: PG_ATTRIBUTE, owner: None, grants: Some("attacl"), is_shared: false },
     owned(PG_TYPE, "typowner", Some("typacl")),
@@ -45,6 +45,7 @@ pub const OWNED_TABLES: [OwnedTable; 20] = [
     owned(PG_OPFAMILY, "opfowner", None),
     owned(PG_EXTENSION, "extowner", None),
     owned(PG_STATISTIC_EXT, "stxowner", None),
+    owned(PG_COLLATION, "collowner", None),
     owned(PG_TS_CONFIG, "cfgowner", None),
     owned(PG_TS_DICT, "dictowner", None),
     owned(PG_DEFAULT_ACL, "defaclrole", Some("defaclacl")),

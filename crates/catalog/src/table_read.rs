@@ -8,6 +8,7 @@ use super::extension::is_member;
 use super::global::DELETE_ROWS_OPTION;
 use super::ids::*;
 use super::model::*;
+use super::operator_class::compares_bytes;
 use super::rows::{firing_of, foreign_key, foreign_key_rows, triggers_by_key};
 use super::store::shape;
 use super::temporary::is_temporary;
@@ -15,6 +16,7 @@ use super::trigger::ForeignKeyFiring;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::sync::Arc;
 use kilndb_base::{Oid, RelationId, Result};
+use kilndb_types::collation::Collation;
 use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, oids};
 
@@ -122,7 +124,10 @@ impl CatalogReader<'_> {
                 attnum,
                 type_oid: row.oid("atttypid"),
                 typmod: row.int("atttypmod") as i32,
-                collation: row.oid("attcollation"),
+                collation: match row.bool("attisdropped") {
+                    true => Collation::default(),
+                    false => self.collation_of(row.oid("attcollation"))?,
+                },
                 not_null: row.bool("attnotnull"),
                 dropped: row.bool("attisdropped"),
                 default_sql: default.and_then(|d| d.text("adbin")).map(str::to_string),
@@ -186,6 +191,7 @@ impl CatalogReader<'_> {
         let mut expressions = expressions.into_iter();
         let key_count = row.int("indnkeyatts") as usize;
         let at = |list: &[i64], i: usize| list.get(i).copied().unwrap_or(0);
+        let method = AccessMethod::of(class.oid("relam"));
         let mut keys = Vec::new();
         for (i, attnum) in attnums.iter().take(key_count).enumerate() {
             let column = columns.iter().find(|c| i64::from(c.attnum) == *attnum);
@@ -197,6 +203,10 @@ impl CatalogReader<'_> {
                 attnum: *attnum as i16,
                 expression_sql: if *attnum == 0 { expressions.next() } else { None },
                 type_oid: self.key_type(type_oid)?,
+                order_type: match method.has_terms() || compares_bytes(at(&classes, i) as Oid) {
+                    true => self.key_type(type_oid)?,
+                    false => self.order_type(self.key_type(type_oid)?, at(&collations, i) as Oid)?,
+                },
                 descending: at(&options, i) & 1 != 0,
                 nulls_first: at(&options, i) & 2 != 0,
                 collation: at(&collations, i) as Oid,
@@ -224,7 +234,7 @@ impl CatalogReader<'_> {
             include: attnums.iter().skip(key_count).map(|n| *n as i16).collect(),
             predicate_sql: row.text("indpred").map(str::to_string),
             valid: row.bool("indisvalid"),
-            method: AccessMethod::of(class.oid("relam")),
+            method,
             part_of,
             is_global: storage.0 != 0 && (is_in_whole || class.char("relkind") == b'I'),
             is_in_whole,
@@ -330,7 +340,7 @@ impl CatalogReader<'_> {
                 attnum: i as i16 + 1,
                 type_oid: c.type_oid,
                 typmod: c.typmod,
-                collation: c.collation,
+                collation: Collation::of_bytes(c.collation),
                 not_null: c.not_null,
                 dropped: false,
                 default_sql: None,
@@ -347,6 +357,7 @@ impl CatalogReader<'_> {
                 attnum: *key as i16 + 1,
                 expression_sql: None,
                 type_oid: table.columns[*key].type_oid,
+                order_type: table.columns[*key].type_oid,
                 descending: false,
                 nulls_first: false,
                 collation: table.columns[*key].collation,

@@ -35,6 +35,7 @@ struct TypeChange<'a> {
     column: &'a Column,
     type_oid: Oid,
     typmod: i32,
+    collation: Oid,
     /// The expression over the old row that gives the new value.
     value: &'a str,
 }
@@ -70,11 +71,14 @@ impl Definitions<'_> {
         let (type_oid, typmod) = self.context_mut().resolve_type(t, source, runtime)?;
         self.require_type(type_oid, runtime)?;
         self.refuse_inner_self(table.type_oid, type_oid, 0, runtime)?;
-        self.refuse_collation(definition, type_oid, runtime)?;
+        let collation = match definition.coll_clause() {
+            Some(clause) => self.collation_for(type_oid, &super::strings(clause.collname()), runtime)?,
+            None => self.type_info(type_oid, runtime)?.collation,
+        };
         self.refuse_new_type(table, column, runtime)?;
         if table.kind == TableKind::Composite {
             self.refuse_stored_rows(table, runtime)?;
-            return self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime);
+            return self.retype_attribute(table, column.attnum, (type_oid, typmod, collation), runtime);
         }
         let using = definition.raw_default();
         if let Some(sequence) = column.identity_sequence.filter(|_| column.identity != 0) {
@@ -87,21 +91,11 @@ impl Definitions<'_> {
             Node::None => quote_identifier(name),
             node => kilndb_syntax::expression_sql(node)?,
         };
-        self.change_type(&TypeChange { table, column, type_oid, typmod, value: &value }, runtime)
-    }
-
-    /// A new type comes with its own collation: indexes are not made again for another one.
-    fn refuse_collation(&mut self, c: &nodes::ColumnDef, type_oid: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let Some(clause) = c.coll_clause() else { return Ok(()) };
-        let names: Vec<String> = super::strings(clause.collname()).iter().map(|s| s.to_string()).collect();
-        if self.collation_oid(&names, runtime)? == self.type_info(type_oid, runtime)?.collation {
-            return Ok(());
-        }
-        Err(Error::unsupported("ALTER COLUMN TYPE with COLLATE is not supported"))
+        self.change_type(&TypeChange { table, column, type_oid, typmod, collation, value: &value }, runtime)
     }
 
     fn change_type(&mut self, change: &TypeChange<'_>, runtime: &dyn Runtime) -> Result<()> {
-        let TypeChange { table, column, type_oid, typmod, .. } = *change;
+        let TypeChange { table, column, type_oid, typmod, collation, .. } = *change;
         self.refuse_stored_rows(table, runtime)?;
         let users = self.expressions_of(change, runtime)?;
         let keys = keys_of(table, column.attnum);
@@ -112,8 +106,8 @@ impl Definitions<'_> {
         let default = self.converted_default(change, runtime)?;
         self.delete_statistics(table.oid, Some(column.attnum), runtime)?;
         self.clear_statistics_objects(table.oid, column.attnum, runtime)?;
-        self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime)?;
-        self.retype_indexes(table, column.attnum, type_oid, runtime)?;
+        self.retype_attribute(table, column.attnum, (type_oid, typmod, collation), runtime)?;
+        self.retype_indexes(change, runtime)?;
         if let Some(sql) = default {
             self.delete_defaults(table.oid, Some(column.attnum), runtime)?;
             self.insert_default(table.oid, column.attnum, &sql, runtime)?;
@@ -295,9 +289,14 @@ impl Definitions<'_> {
             }
             for (at, key) in index.keys.iter().enumerate() {
                 let Some(sql) = key.expression_sql.as_deref().filter(|_| key.attnum == 0) else { continue };
-                let type_oid = self.context_mut().with_catalog(runtime, |host| {
-                    Ok(bind_expression(sql, Some(&table), &host.reader, None)?.expr.ty)
+                let (type_oid, derived) = self.context_mut().with_catalog(runtime, |host| {
+                    let bound = bind_expression(sql, Some(&table), &host.reader, None)?;
+                    Ok((bound.expr.ty, bound.expr.collation))
                 })?;
+                let collation = self.collation_of_expression(type_oid, derived, runtime)?;
+                if key.collation == change.column.collation.oid {
+                    self.recollate_key(index, at, collation, runtime)?;
+                }
                 self.retype_key(index, at, type_oid, runtime)?;
             }
         }
@@ -403,11 +402,10 @@ impl Definitions<'_> {
         &mut self,
         table: &Table,
         attnum: i16,
-        (type_oid, typmod): (u32, i32),
+        (type_oid, typmod, collation): (Oid, i32, Oid),
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let (len, storage) = self.type_storage(type_oid, runtime)?;
-        let collation = self.type_info(type_oid, runtime)?.collation;
         self.update_attribute(table.oid, attnum, runtime, |row| {
             row.set("atttypid", Datum::Oid(type_oid));
             row.set("atttypmod", Datum::Int4(typmod));
@@ -419,16 +417,35 @@ impl Definitions<'_> {
         })
     }
 
-    fn retype_indexes(&mut self, table: &Arc<Table>, attnum: i16, type_oid: u32, runtime: &dyn Runtime) -> Result<()> {
+    fn retype_indexes(&mut self, change: &TypeChange<'_>, runtime: &dyn Runtime) -> Result<()> {
+        let TypeChange { table, column: Column { attnum, collation: former, .. }, type_oid, .. } = *change;
+        let attnum = *attnum;
         for index in &table.indexes {
             if index.keys.iter().any(|k| k.attnum == attnum) {
                 self.refuse_for_global(index, "changing the type of a key column")?;
             }
             for (at, _) in index.keys.iter().enumerate().filter(|(_, k)| k.attnum == attnum) {
                 self.retype_key(index, at, type_oid, runtime)?;
+                // A key with a collation of its own keeps it.
+                if index.keys[at].collation == former.oid {
+                    self.recollate_key(index, at, change.collation, runtime)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// A key of an index is sorted by another collation from now on.
+    fn recollate_key(&mut self, index: &Arc<Index>, at: usize, collation: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let stored = Datum::Oid(collation);
+        self.update_attribute(index.oid, at as i16 + 1, runtime, |row| row.set("attcollation", stored))?;
+        self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index.oid, runtime, |row| {
+            let mut all: Vec<Datum> = row.numbers("indcollation").into_iter().map(|c| Datum::Oid(c as Oid)).collect();
+            if let Some(own) = all.get_mut(at) {
+                *own = Datum::Oid(collation);
+            }
+            row.set("indcollation", vector(oids::OID, all));
+        })
     }
 
     /// A key of an index is of another type from now on.

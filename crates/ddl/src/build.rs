@@ -77,7 +77,7 @@ fn encode_entry(index: &Index, values: &[Datum], key: &mut Vec<u8>) -> Result<bo
     let mut has_null = false;
     for (k, value) in index.keys.iter().zip(values) {
         has_null |= value.is_null();
-        encode_key(k.type_oid, value, k.descending, k.nulls_first, key)?;
+        encode_key(k.order_type, value, k.descending, k.nulls_first, key)?;
     }
     Ok(has_null && !index.nulls_not_distinct)
 }

@@ -40,6 +40,7 @@ impl Definitions<'_> {
             O::OBJECT_TRIGGER => self.commented_trigger(s.object(), runtime)?,
             O::OBJECT_POLICY => self.commented_policy(s.object(), runtime)?,
             O::OBJECT_STATISTIC_EXT => (PG_STATISTIC_EXT, self.commented_statistics(s.object(), runtime)?, 0),
+            O::OBJECT_COLLATION => (PG_COLLATION, self.commented_collation(s.object(), runtime)?, 0),
             O::OBJECT_LARGEOBJECT => (PG_LARGEOBJECT, self.commented_large_object(s.object())?, 0),
             O::OBJECT_EXTENSION => (PG_EXTENSION, self.commented_extension(s.object())?, 0),
             O::OBJECT_TABCONSTRAINT => self.commented_constraint(s.object(), runtime)?,

@@ -581,9 +581,34 @@ impl Definitions<'_> {
                     mine.name, theirs.name
                 )));
             };
+            if mine.collation != theirs.collation
+                && !(mine.collation.is_deterministic() && theirs.collation.is_deterministic())
+            {
+                return Err(self.refused_collations(name, mine, theirs, runtime)?);
+            }
             operators.push(found);
         }
         Ok(operators)
+    }
+
+    /// 42P21: a key's columns are not equal by the same collation.
+    fn refused_collations(
+        &mut self,
+        name: &str,
+        mine: &kilndb_catalog::Column,
+        theirs: &kilndb_catalog::Column,
+        runtime: &dyn Runtime,
+    ) -> Result<Error> {
+        let mut shown = |oid| {
+            let name = self.context_mut().with_catalog(runtime, |host| host.reader.collation_info(oid))?;
+            Ok::<_, Error>(name.map_or_else(String::new, |info| info.name))
+        };
+        let (left, right) = (shown(mine.collation.oid)?, shown(theirs.collation.oid)?);
+        let message = format!("foreign key constraint \"{name}\" cannot be implemented");
+        Ok(Error::new(sqlstate::COLLATION_MISMATCH, message).with_detail(format!(
+            "Key columns \"{}\" of the referencing table and \"{}\" of the referenced table have incompatible collations: \"{left}\" and \"{right}\".  If either collation is nondeterministic, then both collations have to be the same.",
+            mine.name, theirs.name
+        )))
     }
 
     pub(super) fn validate_foreign_key(&mut self, key: KeyPair<'_>, name: &str, runtime: &dyn Runtime) -> Result<()> {

@@ -303,10 +303,10 @@ impl Definitions<'_> {
         }
         column.collation = info.collation;
         if let Some(clause) = c.coll_clause() {
-            column.collation = self.collation_oid(
-                &clause.collname().iter().filter_map(|n| n.as_str().map(str::to_string)).collect::<Vec<_>>(),
-                runtime,
-            )?;
+            let names: Vec<&str> = clause.collname().iter().filter_map(|n| n.as_str()).collect();
+            column.collation = self
+                .collation_for(column.type_oid, &names, runtime)
+                .map_err(|e| e.or_position(kilndb_syntax::position_of(source, clause.location)))?;
         }
         super::constraint_attributes::check(
             c.constraints().iter().filter_map(|n| if let Node::Constraint(k) = n { Some(k) } else { None }),
@@ -361,18 +361,6 @@ impl Definitions<'_> {
     pub(crate) fn type_info(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Arc<TypeInfo>> {
         let found = self.context_mut().with_catalog(runtime, |host| host.reader.type_by_oid(oid))?;
         found.ok_or_else(|| Error::internal(format!("type {oid} does not exist")))
-    }
-
-    pub(super) fn collation_oid(&mut self, names: &[String], _runtime: &dyn Runtime) -> Result<Oid> {
-        let name = names.last().map(String::as_str).unwrap_or("");
-        let rows = self.context_mut().catalog_scan(PG_COLLATION)?;
-        let found = rows.iter().find(|r| r.text("collname") == Some(name)).map(|r| r.oid("oid"));
-        found.ok_or_else(|| {
-            Error::new(
-                sqlstate::UNDEFINED_OBJECT,
-                format!("collation \"{}\" for encoding \"UTF8\" does not exist", names.join(".")),
-            )
-        })
     }
 
     fn insert_not_nulls(&mut self, table: Oid, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<()> {

@@ -30,6 +30,7 @@ impl Definitions<'_> {
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => return self.drop_routines(s, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => return self.drop_types(s, runtime),
             O::OBJECT_STATISTIC_EXT => return self.drop_statistics(s, cascade, runtime),
+            O::OBJECT_COLLATION => return self.drop_collations(s, cascade, runtime),
             O::OBJECT_EXTENSION => return self.drop_extensions(s, runtime),
             O::OBJECT_OPCLASS => return self.drop_operator_objects(s, Kind::Class, cascade, runtime),
             O::OBJECT_OPFAMILY => return self.drop_operator_objects(s, Kind::Family, cascade, runtime),

@@ -5,14 +5,15 @@ use crate::client::Runtime;
 use crate::create_table::{NewColumn, insert_attributes};
 use crate::host::default_class;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::collation::DerivedCollation;
 use kilndb_bind::names::VisibleColumns;
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{array, vector};
 use kilndb_catalog::{AccessMethod, BTREE_METHOD, IndexKey, Table, TableKind};
 use kilndb_storage::LockMode;
-use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
+use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -34,6 +35,32 @@ pub(super) struct NewIndex {
     pub is_part: bool,
 }
 
+/// What a key of an index is of, without the COLLATE clauses around it: the outermost one says how it is sorted.
+struct KeySubject<'a> {
+    column: Option<&'a str>,
+    expression: Node<'a>,
+    collation: Vec<&'a str>,
+}
+
+impl<'a> KeySubject<'a> {
+    fn of(e: &'a nodes::IndexElem) -> KeySubject<'a> {
+        let mut subject =
+            KeySubject { column: e.name(), expression: e.expr(), collation: super::strings(e.collation()) };
+        while let Node::CollateClause(c) = subject.expression {
+            if subject.collation.is_empty() {
+                subject.collation = super::strings(c.collname());
+            }
+            subject.expression = c.arg();
+        }
+        if let Node::ColumnRef(c) = subject.expression
+            && let [name] = super::strings(c.fields()).as_slice()
+        {
+            subject.column = Some(*name);
+        }
+        subject
+    }
+}
+
 impl Definitions<'_> {
     /// An ascending key over a column, of its type's own operator class.
     pub(super) fn plain_key(&mut self, table: &Table, attnum: i16, runtime: &dyn Runtime) -> Result<IndexKey> {
@@ -45,9 +72,10 @@ impl Definitions<'_> {
             attnum,
             expression_sql: None,
             type_oid,
+            order_type: column.collation.order_type(type_oid),
             descending: false,
             nulls_first: false,
-            collation: column.collation,
+            collation: column.collation.oid,
             opclass: class.filter(|class| !super::is_user_object(*class)).unwrap_or(0),
         })
     }
@@ -172,11 +200,11 @@ impl Definitions<'_> {
         table: &Arc<Table>,
         target: Option<(Oid, i32)>,
         runtime: &dyn Runtime,
-    ) -> Result<Oid> {
+    ) -> Result<(Oid, DerivedCollation)> {
         self.context_mut().with_catalog(runtime, |host| {
             let bound = kilndb_bind::bind_expression(sql, Some(table), &host.reader, target).and_then(|b| {
                 if b.expr.is_immutable() {
-                    return Ok(b.expr.ty);
+                    return Ok((b.expr.ty, b.expr.collation));
                 }
                 let what = if target.is_some() { "predicate" } else { "expression" };
                 Err(Error::new(
@@ -204,32 +232,34 @@ impl Definitions<'_> {
             SortByNulls::SORTBY_NULLS_LAST => false,
             _ => descending,
         };
-        let (attnum, expression_sql, type_oid, collation, name) = match e.name() {
+        let subject = KeySubject::of(e);
+        let (attnum, expression_sql, type_oid, collation, name) = match subject.column {
             Some(name) => {
                 let column = table.columns.iter().find(|c| !c.dropped && c.name == name).ok_or_else(|| {
                     Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
                 })?;
-                (column.attnum, None, column.type_oid, column.collation, name.to_string())
+                (column.attnum, None, column.type_oid, column.collation.oid, name.to_string())
             }
             None => {
-                let sql = kilndb_syntax::expression_sql(e.expr())?;
-                let type_oid = self.check_index_expression(&sql, table, None, runtime)?;
+                let sql = kilndb_syntax::expression_sql(subject.expression)?;
+                let (type_oid, derived) = self.check_index_expression(&sql, table, None, runtime)?;
                 let sql = self.stored_expression(&sql, VisibleColumns::Table(table), runtime)?;
                 let name = expression_column_name(&sql)?;
-                let collation = self.type_info(type_oid, runtime)?.collation;
+                let collation = self.collation_of_expression(type_oid, derived, runtime)?;
                 (0, Some(sql), type_oid, collation, name)
             }
         };
-        let collation = match e.collation().len() {
-            0 => collation,
-            _ => self.collation_oid(
-                &super::strings(e.collation()).iter().map(|s| s.to_string()).collect::<Vec<_>>(),
-                runtime,
-            )?,
+        let collation = match subject.collation.is_empty() {
+            true => collation,
+            false => self.collation_for(type_oid, &subject.collation, runtime)?,
         };
         let opclass = self.index_class(e, method, type_oid, runtime)?;
         index_class::check_order(e, method)?;
-        Ok((IndexKey { attnum, expression_sql, type_oid, descending, nulls_first, collation, opclass }, name))
+        let order_type =
+            self.context_mut().with_catalog(runtime, |host| host.reader.order_type(type_oid, collation))?;
+        let key =
+            IndexKey { attnum, expression_sql, type_oid, order_type, descending, nulls_first, collation, opclass };
+        Ok((key, name))
     }
 
     /// Catalog rows, storage and contents of a new index.
@@ -361,7 +391,7 @@ impl Definitions<'_> {
                 name: c.name.clone(),
                 type_oid: c.type_oid,
                 typmod: c.typmod,
-                collation: c.collation,
+                collation: c.collation.oid,
                 ..NewColumn::default()
             });
         }

@@ -17,6 +17,7 @@ mod analyze;
 mod build;
 mod built_size;
 mod cluster;
+pub mod collation;
 mod comment;
 pub use comment::refuse_security_label;
 mod constraint;

@@ -132,7 +132,7 @@ impl Definitions<'_> {
             name: c.name.clone(),
             type_oid: c.type_oid,
             typmod: c.typmod,
-            collation: c.collation,
+            collation: c.collation.oid,
             not_null: c.not_null,
             default_sql: c.default_sql.clone().filter(|_| keep),
             generated: if keep { c.generated } else { 0 },

@@ -170,7 +170,7 @@ impl Definitions<'_> {
             name: c.name.clone(),
             type_oid: c.type_oid,
             typmod: c.typmod,
-            collation: c.collation,
+            collation: c.collation.oid,
             ..NewColumn::default()
         });
         let new = NewTable {

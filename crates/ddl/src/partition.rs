@@ -143,7 +143,7 @@ impl Definitions<'_> {
                     return Err(definition("cannot use generated column in partition key")
                         .with_detail(format!("Column \"{name}\" is a generated column.")));
                 }
-                (column.attnum, None, column.type_oid, column.collation)
+                (column.attnum, None, column.type_oid, column.collation.oid)
             }
             None => {
                 let sql = kilndb_syntax::expression_sql(e.expr())?;
@@ -181,8 +181,27 @@ impl Definitions<'_> {
                 runtime,
             )?;
         }
+        self.refuse_rules_of_key(strategy, collation, runtime)?;
         let opclass = self.key_opclass(strategy, type_oid, e, runtime)?;
         Ok(NewKeyPart { attnum, expression_sql, type_oid, collation, opclass })
+    }
+
+    /// 0A000 for keys whose partitions are told by another order or another equality than that of bytes.
+    fn refuse_rules_of_key(
+        &mut self,
+        strategy: PartitionStrategy,
+        collation: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let found = self.context_mut().with_catalog(runtime, |host| host.reader.collation(collation))?;
+        let is_by_bytes = match strategy {
+            PartitionStrategy::Range => found.rules.is_none(),
+            _ => found.is_deterministic(),
+        };
+        match is_by_bytes {
+            true => Ok(()),
+            false => Err(Error::unsupported("partition keys by this collation are not supported")),
+        }
     }
 
     /// Type, whether it may change by itself, whether it returns sets, columns used.
@@ -306,7 +325,7 @@ impl Definitions<'_> {
             name: c.name.clone(),
             type_oid: c.type_oid,
             typmod: c.typmod,
-            collation: c.collation,
+            collation: c.collation.oid,
             not_null: c.not_null,
             default_sql: c.default_sql.clone(),
             identity: c.identity,

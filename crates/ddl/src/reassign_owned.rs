@@ -22,6 +22,7 @@ const OWNERS: &[(Oid, &str)] = &[
     (PG_OPFAMILY, "opfowner"),
     (PG_EXTENSION, "extowner"),
     (PG_STATISTIC_EXT, "stxowner"),
+    (PG_COLLATION, "collowner"),
     (PG_TS_CONFIG, "cfgowner"),
     (PG_TS_DICT, "dictowner"),
     (PG_LARGEOBJECT_METADATA, "lomowner"),

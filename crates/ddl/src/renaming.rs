@@ -329,6 +329,9 @@ fn current_name(host: &StatementHost<'_>, named: &NamedObject) -> Option<String>
             host.reader.function_by_oid(*oid).ok()?.and_then(|f| in_schema(f.schema_oid, &f.name))
         }
         NamedObject::Type(oid) => host.reader.type_by_oid(*oid).ok()?.and_then(|t| in_schema(t.schema_oid, &t.name)),
+        NamedObject::Collation(oid) => {
+            host.reader.collation_info(*oid).ok()?.and_then(|info| in_schema(info.schema_oid, &info.name))
+        }
         NamedObject::Operator(oid) => {
             let o = host.reader.operator_by_oid(*oid).ok()??;
             Some(format!("OPERATOR({}.{})", quote(&host.reader.schema_name_of(o.schema_oid)?), o.name))

@@ -183,6 +183,7 @@ impl Definitions<'_> {
             O::OBJECT_STATISTIC_EXT => self.rename_statistics(s, &new_name, runtime),
             O::OBJECT_TRIGGER => self.rename_trigger(s, &new_name, runtime),
             O::OBJECT_POLICY => self.rename_policy(s, &new_name, runtime),
+            O::OBJECT_COLLATION => self.rename_collation(s.object(), &new_name, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.rename_routine(s, &new_name, runtime),
             other => match (kind_of(other), operator_class_objects::kind_of(other)) {
                 (Some(kind), _) => self.rename_text_search(s, kind, &new_name, runtime),
@@ -320,6 +321,9 @@ impl Definitions<'_> {
         if matches!(s.object_type, O::OBJECT_TYPE | O::OBJECT_DOMAIN) {
             return self.move_type(s, runtime);
         }
+        if s.object_type == O::OBJECT_COLLATION {
+            return self.move_collation(s.object(), s.newschema(), runtime);
+        }
         if let Some(kind) = kind_of(s.object_type) {
             return self.move_text_search(s, kind, runtime);
         }
@@ -382,6 +386,7 @@ impl Definitions<'_> {
             }
             O::OBJECT_STATISTIC_EXT => self.give_statistics(s, owner, runtime),
             O::OBJECT_LARGEOBJECT => self.give_large_object(s, owner, runtime),
+            O::OBJECT_COLLATION => self.give_collation(s.object(), owner, runtime),
             O::OBJECT_DATABASE => self.give_database(s.object().as_str().unwrap_or(""), owner, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.give_routine(s, owner, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.give_type(s, owner, runtime),

@@ -137,7 +137,7 @@ impl Definitions<'_> {
                 .create_dictionary(&names, s.definition().iter(), runtime)
                 .map(|()| "CREATE TEXT SEARCH DICTIONARY".into()),
             Some(kind) => self.create_parser_or_template(kind, &names, &options, runtime),
-            None => Err(Error::unsupported("CREATE AGGREGATE, OPERATOR, TYPE or COLLATION is not supported")),
+            None => Err(Error::unsupported("CREATE AGGREGATE, OPERATOR or TYPE is not supported")),
         }
     }
 

@@ -5,6 +5,7 @@ use super::create_table::{NewColumn, NewTable};
 use crate::client::Runtime;
 use crate::context::PlanRequest;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::collation::CollationStrength;
 use kilndb_bind::updatable::check_option_obstacle;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CheckOption, Table, TableKind};
@@ -27,10 +28,27 @@ pub(super) fn result_columns(plan: &Plan, aliases: &[&str], too_many: &str) -> R
             return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
         }
         let type_oid = if c.type_oid == oids::UNKNOWN { oids::TEXT } else { c.type_oid };
-        let collation = kilndb_catalog::extension::collation_of_type(type_oid);
+        let shown = if c.shown_type == oids::UNKNOWN { oids::TEXT } else { c.shown_type };
+        let collation = match kilndb_catalog::extension::collation_of_type(shown) {
+            own if own == 0 || c.collation.collation.oid == 0 => own,
+            _ if c.collation.strength == CollationStrength::Conflict => return Err(no_collation(&name, shown)),
+            _ => c.collation.collation.oid,
+        };
         columns.push(NewColumn { name, type_oid, typmod: c.typmod, collation, ..NewColumn::default() });
     }
     Ok(columns)
+}
+
+fn no_collation(column: &str, type_oid: Oid) -> Error {
+    let type_name = match type_oid {
+        oids::VARCHAR => "character varying",
+        oids::BPCHAR => "character",
+        oids::NAME => "name",
+        _ => "text",
+    };
+    let message = format!("no collation was derived for column \"{column}\" with collatable type {type_name}");
+    Error::new(sqlstate::INDETERMINATE_COLLATION, message)
+        .with_hint("Use the COLLATE clause to set the collation explicitly.")
 }
 
 impl Definitions<'_> {

@@ -605,7 +605,7 @@ impl AggregateArguments {
         }
         if a.distinct {
             let from = self.key.len();
-            for (d, t) in args.iter().zip(&a.arg_types) {
+            for (d, t) in args.iter().zip(&a.told_apart_types) {
                 key::hash_equal_key(*t, d, &mut self.key)?;
             }
             if !self.note_different(from) {

@@ -85,7 +85,7 @@ impl KeysAfter<'_> {
                 scan.next_batch(&mut keys, &mut ends, &mut rids)?;
                 let Some(end) = ends.first() else { break };
                 let first = keys.get(prefix.len()..*end as usize).unwrap_or(&[]);
-                let Some(len) = column_len(key.type_oid, first, key.descending) else { return Ok(None) };
+                let Some(len) = column_len(key.order_type, first, key.descending) else { return Ok(None) };
                 longer.push(keys[..prefix.len() + len].to_vec());
                 cx.park.checkpoint()?;
                 match longer.last().and_then(|value| successor(value)) {

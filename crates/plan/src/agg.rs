@@ -30,6 +30,12 @@ impl GroupOrder {
 }
 
 impl Planner<'_> {
+    /// The types of an aggregate's arguments: those that it compares as they are compared.
+    pub(crate) fn argument_types(&self, name: &str, args: &[Expr]) -> Result<Vec<Oid>> {
+        let compares = matches!(name, "min" | "max");
+        args.iter().map(|x| if compares { self.compared_type(x) } else { Ok(self.base_type(x.ty)) }).collect()
+    }
+
     /// The order that groups of a query's rows, or its distinct rows, come one after the other in; None: they are
     /// hashed whatever the order.
     pub(crate) fn group_order(&self, q: &Query, expressions: &[Expr]) -> Result<Option<GroupOrder>> {
@@ -167,7 +173,10 @@ impl Planner<'_> {
             let column = |k: &SortKey| {
                 let at = groups.iter().position(|g| kilndb_bind::same(g, &k.expr))?;
                 let id = ColId { rel, att: at as i16 + 1 };
-                Some(SortKey { expr: Expr::column(id, k.expr.ty, k.expr.typmod), ..k.clone() })
+                Some(SortKey {
+                    expr: Expr::column(id, k.expr.ty, k.expr.typmod).collated(k.expr.collation),
+                    ..k.clone()
+                })
             };
             made_order = RowOrder::of_keys(&keys.iter().map_while(column).collect::<Vec<_>>());
         }
@@ -183,7 +192,8 @@ impl Planner<'_> {
                 oid: call.oid,
                 make: kilndb_types::functions::aggregate(call.oid),
                 name: call.name.clone(),
-                arg_types: call.args.iter().map(|x| self.base_type(x.ty)).collect(),
+                arg_types: self.argument_types(&call.name, &call.args)?,
+                told_apart_types: call.args.iter().map(|x| self.told_apart_type(x)).collect::<Result<_>>()?,
                 args,
                 result: a.ty,
                 filter,
@@ -197,7 +207,7 @@ impl Planner<'_> {
             });
         }
         let group_exprs = groups.iter().map(|g| self.compile(g, &input.layout)).collect::<Result<Vec<_>>>()?;
-        let types = groups.iter().map(|g| self.base_type(g.ty)).collect();
+        let types = groups.iter().map(|g| self.told_apart_type(g)).collect::<Result<_>>()?;
         let width = group_count + specs.len() + groupings.len();
         let rows = if groups.is_empty() { 1.0 } else { self.group_count(&groups, input.node.rows) };
         let costs = self.costs();
@@ -337,7 +347,7 @@ struct AggColumns<'x> {
 impl AggColumns<'_> {
     fn replace_by_group(&self, e: &mut Expr, group: usize) {
         let loc = e.loc;
-        *e = Expr::column(ColId { rel: self.rel, att: group as i16 + 1 }, e.ty, e.typmod).at(loc);
+        *e = Expr::column(ColId { rel: self.rel, att: group as i16 + 1 }, e.ty, e.typmod).collated(e.collation).at(loc);
     }
     /// A constant that is sorted by may as well be the grouped one.
     fn replace_key(&mut self, e: &mut Expr) {
@@ -370,7 +380,7 @@ impl AggColumns<'_> {
                         self.aggs.len() - 1
                     }
                 };
-                *e = Expr::column(ColId { rel: self.rel, att: 2000 + i as i16 }, e.ty, e.typmod);
+                *e = Expr::column(ColId { rel: self.rel, att: 2000 + i as i16 }, e.ty, e.typmod).collated(e.collation);
                 return;
             }
             ExprKind::Grouping(args) => {

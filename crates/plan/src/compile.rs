@@ -5,6 +5,7 @@ use super::expression::RoutineCall;
 use super::expression::{CExpr, CSubscript, RowComparison};
 use super::expression::{SubPlanKind, SubPlanUse};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::collation::of_pair;
 use kilndb_bind::ir::*;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_types::functions::descriptor::{IntOp, IntWidth, Support};
@@ -74,6 +75,11 @@ impl Planner<'_> {
             ExprKind::BoolTest { arg, test } => {
                 CExpr::BoolTest { arg: Box::new(self.compile(arg, layout)?), test: *test }
             }
+            ExprKind::IsDistinct { .. } | ExprKind::NullIf(_) | ExprKind::ScalarArray { .. }
+                if !e.collation.collation.is_deterministic() =>
+            {
+                self.compile_by_rules(e, layout)?
+            }
             ExprKind::IsDistinct { eq, negated } => {
                 let [l, r] = self.two(&eq.args, layout)?;
                 CExpr::IsDistinct { left: Box::new(l), right: Box::new(r), eq: self.function(eq)?, negated: *negated }
@@ -103,7 +109,7 @@ impl Planner<'_> {
                 list => CExpr::Coalesce(list),
             },
             ExprKind::MinMax { greatest, args } => {
-                CExpr::MinMax { ty: e.ty, greatest: *greatest, args: self.compile_all(args, layout)? }
+                CExpr::MinMax { ty: e.order_type()?, greatest: *greatest, args: self.compile_all(args, layout)? }
             }
             ExprKind::Array { elements, element_type, multidim } => {
                 let args = self.compile_all(elements, layout)?;
@@ -154,10 +160,10 @@ impl Planner<'_> {
                 arg: Box::new(self.compile(arg, layout)?),
                 value: Box::new(self.compile(value, layout)?),
             },
-            ExprKind::ScalarArray { func, any } => self.compile_scalar_array(func, *any, layout)?,
+            ExprKind::ScalarArray { func, any } => self.compile_scalar_array(e, func, *any, layout)?,
             ExprKind::RowCompare { kind, left, right } => CExpr::RowCompare(Box::new(RowComparison {
                 kind: *kind,
-                types: left.iter().map(|l| l.ty).collect(),
+                types: left.iter().zip(right).map(|(l, r)| of_pair(l, r).order_type(l.ty)).collect::<Result<_>>()?,
                 left: self.compile_all(left, layout)?,
                 right: self.compile_all(right, layout)?,
             })),
@@ -231,6 +237,11 @@ impl Planner<'_> {
         }
         if let Some(cast) = self.compile_cast_call(f, e.ty, -1, layout)? {
             return Ok(cast);
+        }
+        if e.collation.needs_care()
+            && let Some(compiled) = self.compile_collated(f, e, layout)?
+        {
+            return Ok(compiled);
         }
         let mut args = self.compile_all(&f.args, layout)?;
         let mut strict = f.strict;
@@ -389,7 +400,7 @@ impl Planner<'_> {
     }
 
     /// Runs a call of constants now, if that succeeds without settings and catalogs.
-    fn fold(&self, c: CExpr, cast: bool) -> Result<CExpr> {
+    pub(super) fn fold(&self, c: CExpr, cast: bool) -> Result<CExpr> {
         let constant = |e: &CExpr| match e {
             CExpr::Const(d) => Some(d.clone()),
             _ => None,
@@ -549,7 +560,14 @@ impl Planner<'_> {
     }
 
     #[inline(never)]
-    fn compile_scalar_array(&self, func: &FuncExpr, any: bool, layout: &Layout) -> Result<CExpr> {
+    fn compile_scalar_array(&self, e: &Expr, func: &FuncExpr, any: bool, layout: &Layout) -> Result<CExpr> {
+        if e.collation.needs_care()
+            && !matches!(func.name.as_ref(), "=" | "<>")
+            && super::collated::kind_of(func).is_some()
+        {
+            e.collation.check_known("string comparison")?;
+            return Err(Error::unsupported("ordering of ANY or ALL elements by this collation is not supported"));
+        }
         let f = self.function(func)?;
         let args = self.two(&func.args, layout)?;
         let ty = func.args.first().map_or(0, |a| a.ty);
@@ -652,7 +670,7 @@ impl Planner<'_> {
             let ExprKind::Func(f) = &p.kind else { return Ok(None) };
             let [l, r] = f.args.as_slice() else { return Ok(None) };
             let ExprKind::Column(c) = &r.kind else { return Ok(None) };
-            if c.rel != rel || l.ty != r.ty || &*f.name != "=" {
+            if c.rel != rel || l.ty != r.ty || &*f.name != "=" || !p.collation.collation.is_deterministic() {
                 return Ok(None);
             }
             let mut used = Vec::new();

@@ -25,7 +25,8 @@ impl Planner<'_> {
             QueryBody::Dml(d) => &d.returning,
             _ => &c.query.targets,
         };
-        let types: Vec<Oid> = targets.iter().filter(|t| !t.junk).map(|t| self.base_type(t.expr.ty)).collect();
+        let types: Vec<Oid> =
+            targets.iter().filter(|t| !t.junk).map(|t| self.told_apart_type(&t.expr)).collect::<Result<_>>()?;
         let width = types.len();
         let mut inner = 0..0;
         let (node, recursive, union_all) = match (&c.query.body, c.recursive) {

@@ -7,6 +7,7 @@ use super::join::FromPlan;
 use super::row_order::RowOrder;
 use super::*;
 use kilndb_catalog::operator_class::EQUAL;
+use kilndb_types::collation::same_rules;
 
 /// How a hash join or a merge join finds the rows that belong together.
 #[derive(Clone)]
@@ -97,7 +98,11 @@ impl Planner<'_> {
         };
         let is_builtin = f.operator != 0 && f.operator < kilndb_catalog::builtin::FIRST_USER_OID;
         let is_equality = is_builtin && self.catalog.btree_strategy(f.operator).ok().flatten() == Some(EQUAL);
-        let alike = || self.base_type(l.ty) == self.base_type(r.ty) || int_pair(l.ty, r.ty);
+        let rules = e.collation.collation.rules;
+        let is_sorted_so = |side: &Expr| same_rules(side.collation.collation.rules, rules) || !is_collatable(side.ty);
+        let alike = || {
+            (self.base_type(l.ty) == self.base_type(r.ty) || int_pair(l.ty, r.ty)) && is_sorted_so(l) && is_sorted_so(r)
+        };
         (is_equality && alike() && has_columns(l) && has_columns(r)).then_some((l, r))
     }
 
@@ -138,6 +143,7 @@ impl Planner<'_> {
     fn compile_equal(&self, (l, left): (&Expr, &Layout), (r, right): (&Expr, &Layout)) -> Result<(Oid, CExpr, CExpr)> {
         let int = int_pair(l.ty, r.ty) && l.ty != r.ty;
         let ty = if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) };
+        let ty = of_pair(l, r).order_type(ty)?;
         Ok((ty, widen(self.compile(l, left)?, int, l.ty), widen(self.compile(r, right)?, int, r.ty)))
     }
 

@@ -15,6 +15,7 @@
 mod access;
 mod agg;
 mod bitmap;
+mod collated;
 mod compile;
 mod condition_order;
 mod cost;
@@ -63,6 +64,7 @@ pub use compile::int_compare;
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_bind::access::statement_access;
+use kilndb_bind::collation::{CollationStrength, DerivedCollation, is_collatable, of_pair};
 use kilndb_bind::ir::*;
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::global::GLOBAL;
@@ -221,6 +223,7 @@ fn plan_in<'a>(
             name: t.name.clone(),
             type_oid: t.expr.ty,
             typmod: t.expr.typmod,
+            collation: t.expr.collation,
             type_len: type_length(shown.0, catalog),
             shown_type: shown.0,
             shown_typmod: shown.1,
@@ -238,6 +241,7 @@ fn plan_in<'a>(
             name: "QUERY PLAN".into(),
             type_oid,
             typmod: -1,
+            collation: Default::default(),
             type_len: type_length(type_oid, catalog),
             shown_type: type_oid,
             shown_typmod: -1,
@@ -528,12 +532,27 @@ impl Planner<'_> {
     pub fn is_composite(&self, oid: Oid) -> bool {
         oid >= 10_000 && self.catalog.type_by_oid(oid).ok().flatten().is_some_and(|t| t.kind == b'c')
     }
+    /// What values of the expression are sorted and compared as. Errors: 42P22 where its collation is not known.
+    pub(crate) fn compared_type(&self, e: &Expr) -> Result<Oid> {
+        let base = self.base_type(e.ty);
+        if is_collatable(e.ty) { e.collation.order_type(base) } else { Ok(base) }
+    }
+    /// What values of the expression are told apart as: where equal means equal bytes, as their type.
+    pub(crate) fn told_apart_type(&self, e: &Expr) -> Result<Oid> {
+        self.told_apart_as(e, e.collation)
+    }
+    /// As [`Planner::told_apart_type`], by a collation that is not the expression's own.
+    pub(crate) fn told_apart_as(&self, e: &Expr, collation: DerivedCollation) -> Result<Oid> {
+        let base = self.base_type(e.ty);
+        let is_by_bytes = !is_collatable(e.ty) || collation.collation.is_deterministic();
+        if is_by_bytes { Ok(base) } else { collation.order_type(base) }
+    }
     pub(crate) fn sort_specs(&self, keys: &[SortKey], layout: &Layout) -> Result<Vec<SortSpec>> {
         keys.iter()
             .map(|k| {
                 Ok(SortSpec {
                     expr: self.compile(&k.expr, layout)?,
-                    ty: self.base_type(k.expr.ty),
+                    ty: self.compared_type(&k.expr)?,
                     descending: k.descending,
                     nulls_first: k.nulls_first,
                 })

@@ -7,6 +7,7 @@ use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
 use kilndb_bind::access::{FunctionAccess, StatementAccess};
+use kilndb_bind::collation::DerivedCollation;
 use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, RowCheckKind, SetOp};
 use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_catalog::row_security::PlanRole;
@@ -24,6 +25,7 @@ pub struct OutputColumn {
     pub name: String,
     pub type_oid: Oid,
     pub typmod: i32,
+    pub collation: DerivedCollation,
     /// The size in bytes of a value, -1 if it varies.
     pub type_len: i16,
     /// The type that clients see: for a domain the type under it, with its modifier.
@@ -302,6 +304,8 @@ pub struct AggSpec {
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
     pub arg_types: Vec<Oid>,
+    /// What DISTINCT tells the arguments apart as.
+    pub told_apart_types: Vec<Oid>,
     pub result: Oid,
     pub filter: Option<CExpr>,
     pub distinct: bool,

@@ -382,6 +382,7 @@ impl Planner<'_> {
             attnum,
             expression_sql: None,
             type_oid,
+            order_type: type_oid,
             descending: false,
             nulls_first: false,
             collation: 0,

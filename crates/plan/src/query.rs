@@ -79,7 +79,13 @@ impl Planner<'_> {
         let l = self.plan_query(left, rel)?;
         let r = self.plan_query(right, rel)?;
         self.name_results(rel, left);
-        let types = left.targets.iter().filter(|t| !t.junk).map(|t| self.base_type(t.expr.ty)).collect();
+        let pairs = left.targets.iter().filter(|t| !t.junk).zip(right.targets.iter().filter(|t| !t.junk));
+        // Rows of UNION ALL are not compared.
+        let types = pairs.map(|(l, r)| match (op, all) {
+            (SetOp::Union, true) => Ok(self.base_type(l.expr.ty)),
+            _ => self.told_apart_as(&l.expr, of_pair(&l.expr, &r.expr)),
+        });
+        let types = types.collect::<Result<_>>()?;
         let width = l.layout.0.len();
         let (rows, cost) = (l.node.rows + r.node.rows, l.node.cost + r.node.cost);
         let label = match (op, all) {
@@ -196,7 +202,10 @@ impl Planner<'_> {
                     input = self.sort(input, wanted.order, &rows_order)?;
                     let column = |k: &SortKey| {
                         let at = visible.iter().position(|t| kilndb_bind::same(&t.expr, &k.expr))?;
-                        Some(SortKey { expr: Expr::column(out_layout.0[at], k.expr.ty, k.expr.typmod), ..k.clone() })
+                        Some(SortKey {
+                            expr: Expr::column(out_layout.0[at], k.expr.ty, k.expr.typmod).collated(k.expr.collation),
+                            ..k.clone()
+                        })
                     };
                     rows_order = RowOrder::of_keys(&wanted.order.iter().map_while(column).collect::<Vec<_>>());
                 }
@@ -205,14 +214,14 @@ impl Planner<'_> {
                 // The sort keys are among the outputs.
                 for k in &mut order {
                     if let Some(i) = visible.iter().position(|t| kilndb_bind::same(&t.expr, &k.expr)) {
-                        k.expr = Expr::column(out_layout.0[i], k.expr.ty, k.expr.typmod);
+                        k.expr = Expr::column(out_layout.0[i], k.expr.ty, k.expr.typmod).collated(k.expr.collation);
                     }
                 }
                 let keys: Vec<SortKey> = visible
                     .iter()
                     .zip(&out_layout.0)
                     .map(|(t, c)| SortKey {
-                        expr: Expr::column(*c, t.expr.ty, -1),
+                        expr: Expr::column(*c, t.expr.ty, -1).collated(t.expr.collation),
                         descending: false,
                         nulls_first: false,
                     })
@@ -293,11 +302,11 @@ impl Planner<'_> {
     fn note_order(&self, planned: &PlannedNode, order: &RowOrder, visible: &[&Target]) {
         let result = |expressions: &[Expr]| {
             let is_it = |(t, c): &(&&Target, &ColId)| {
-                let column = Expr::column(**c, t.expr.ty, t.expr.typmod);
+                let column = Expr::column(**c, t.expr.ty, t.expr.typmod).collated(t.expr.collation);
                 has_same(expressions, &column) || !t.expr.is_volatile() && has_same(expressions, &t.expr)
             };
             let (t, c) = visible.iter().zip(&planned.layout.0).find(is_it)?;
-            Some(Expr::column(*c, t.expr.ty, t.expr.typmod))
+            Some(Expr::column(*c, t.expr.ty, t.expr.typmod).collated(t.expr.collation))
         };
         let key = |k: &OrderKey| Some(OrderKey { expressions: vec![result(&k.expressions)?], ..k.clone() });
         let keys: Vec<OrderKey> = order.keys.iter().map_while(key).collect();
@@ -383,7 +392,7 @@ impl Planner<'_> {
                         id
                     }
                 };
-                *e = Expr::column(id, e.ty, e.typmod);
+                *e = Expr::column(id, e.ty, e.typmod).collated(e.collation);
             }
             Ok(())
         };

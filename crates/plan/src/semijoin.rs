@@ -125,7 +125,10 @@ fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr
     if uses_level(&s.query, level) {
         return None;
     }
-    let columns = outputs.iter().map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod }).collect();
+    let columns = outputs
+        .iter()
+        .map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod, collation: e.collation.implicit() })
+        .collect();
     let rel = Rel {
         id: s.test_rel,
         alias: "ANY_subquery".into(),
@@ -220,8 +223,14 @@ impl Planner<'_> {
                 _ => return None,
             };
             targets.push(Target { expr: inner.clone(), name: String::new(), junk: false, table_oid: 0, attnum: 0 });
-            columns.push(RelColumn { name: String::new(), ty: inner.ty, typmod: inner.typmod });
-            let column = Expr::column(ColId { rel: id, att: columns.len() as i16 }, inner.ty, inner.typmod);
+            columns.push(RelColumn {
+                name: String::new(),
+                ty: inner.ty,
+                typmod: inner.typmod,
+                collation: inner.collation.implicit(),
+            });
+            let column = Expr::column(ColId { rel: id, att: columns.len() as i16 }, inner.ty, inner.typmod)
+                .collated(inner.collation);
             let mut f = f.clone();
             let at = usize::from(of_level(&f.args[0]));
             f.args[at] = column;

@@ -203,7 +203,7 @@ impl ExpressionText<'_> {
                 };
                 format!("(ROW({}) {operator} ROW({}))", list(left), list(right))
             }
-            ExprKind::Collate { arg, name } => format!("({} COLLATE \"{name}\")", sub(arg)),
+            ExprKind::Collate { arg, name, .. } => format!("({} COLLATE {name})", sub(arg)),
             ExprKind::SubLink(s) => self.sublink(s),
             ExprKind::Case { arg, whens, otherwise } => self.case(arg.as_deref(), whens, otherwise.as_deref()),
             ExprKind::BoolTest { arg, test } => format!("({} IS {})", sub(arg), test_name(*test)),

@@ -3,6 +3,7 @@
 use super::finished_cost::PathCost;
 use super::row_order::RowOrder;
 use super::*;
+use kilndb_bind::collation::of_type;
 
 impl Planner<'_> {
     /// The input sorted by these keys; `order`: as it is sorted already.
@@ -34,7 +35,13 @@ impl Planner<'_> {
 
     /// A sort key as EXPLAIN shows it.
     pub(crate) fn show_key(&self, k: &SortKey) -> String {
-        let mut text = self.show_computed(&k.expr);
+        let mut text = match &k.expr.kind {
+            ExprKind::Collate { arg, .. } => self.show_computed(arg),
+            _ => self.show_computed(&k.expr),
+        };
+        if let Some(collation) = self.shown_collation(&k.expr) {
+            text.push_str(&format!(" COLLATE {collation}"));
+        }
         if k.descending {
             text.push_str(" DESC");
         }
@@ -42,6 +49,16 @@ impl Planner<'_> {
             text.push_str(if k.nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
         }
         text
+    }
+
+    /// The collation that a sort key is sorted by, if that is not its type's own.
+    fn shown_collation(&self, e: &Expr) -> Option<String> {
+        let (own, oid) = (of_type(e.ty).collation.oid, e.collation.collation.oid);
+        if !is_collatable(e.ty) || oid == own || oid == 0 {
+            return None;
+        }
+        let info = self.catalog.collation_info_by_oid(oid).ok()??;
+        Some(kilndb_catalog::format_type::quote_identifier(&info.name))
     }
 
     /// An expression whose value another node below has computed, as EXPLAIN shows it.

@@ -28,7 +28,7 @@ impl Planner<'_> {
                             calls.len() - 1
                         }
                     };
-                    *e = Expr::column(ColId { rel, att: i as i16 + 1 }, e.ty, e.typmod);
+                    *e = Expr::column(ColId { rel, att: i as i16 + 1 }, e.ty, e.typmod).collated(e.collation);
                 }
                 Ok(())
             };
@@ -62,7 +62,7 @@ impl Planner<'_> {
                     function: functions::descriptor(call.oid).map(|d| d.kind),
                     name: call.name.clone(),
                     args: call.args.iter().map(|a| self.compile(a, &input.layout)).collect::<Result<_>>()?,
-                    arg_types: call.args.iter().map(|a| self.base_type(a.ty)).collect(),
+                    arg_types: self.argument_types(&call.name, &call.args)?,
                     result: c.ty,
                     is_aggregate: call.is_aggregate,
                     filter: match &call.filter {

@@ -3,6 +3,7 @@
 //! Each column is a marker byte (0 NULL first, 1 value, 2 NULL last) and, for a value, its bytes, inverted for
 //! a descending column. Every value ends where its own bytes say so, so columns can follow one another.
 
+use crate::collation::{self, FIRST_ORDER_TYPE};
 use crate::datum::not_decoded;
 use crate::numeric::{Numeric, NumericKind};
 use crate::{Array, Datum, Interval, oids, range, types};
@@ -43,6 +44,9 @@ pub(crate) fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> R
         Datum::Float8(v) => out.extend_from_slice(&float_key(*v).to_be_bytes()),
         Datum::Oid(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Text(v) => {
+            if type_oid >= FIRST_ORDER_TYPE && collation::encode_text(type_oid, v, out) {
+                return Ok(());
+            }
             // Text has no zero bytes, so one ends it.
             match types::folding(type_oid) {
                 None => out.extend_from_slice(v.as_bytes()),
@@ -180,8 +184,9 @@ fn encode_array(type_oid: Oid, v: &Array, out: &mut Vec<u8>) -> Result<()> {
     if !is_indexable(v.element_type) && v.element_type != 0 && v.element_type < types::FIRST_USER_TYPE {
         return Err(Error::unsupported(format!("key of array type {type_oid}")));
     }
+    let element_type = collation::element_order_type(type_oid, v.element_type);
     for e in &v.elements {
-        encode_key(v.element_type, e, false, false, out)?;
+        encode_key(element_type, e, false, false, out)?;
     }
     // Below every element's marker: a prefix sorts first.
     out.push(0);
@@ -259,6 +264,9 @@ pub fn compare(type_oid: Oid, a: &Datum, b: &Datum) -> Ordering {
         (Float8(a), Float8(b)) => compare_f64(*a, *b),
         (Oid(a), Oid(b)) => a.cmp(b),
         (Text(a), Text(b)) => match types::folding(type_oid) {
+            None if type_oid >= FIRST_ORDER_TYPE => {
+                collation::compare_texts(type_oid, a, b).unwrap_or_else(|| a.as_bytes().cmp(b.as_bytes()))
+            }
             None => a.as_bytes().cmp(b.as_bytes()),
             Some(fold) => fold(a).as_bytes().cmp(fold(b).as_bytes()),
         },
@@ -270,7 +278,7 @@ pub fn compare(type_oid: Oid, a: &Datum, b: &Datum) -> Ordering {
         (Jsonb(a), Jsonb(b)) => crate::json::binary::compare(a, b),
         (Tid(a, sa), Tid(b, sb)) => (a, sa).cmp(&(b, sb)),
         (U64(a), U64(b)) => a.cmp(b),
-        (Array(a), Array(b)) => compare_arrays(a, b),
+        (Array(a), Array(b)) => compare_arrays(type_oid, a, b),
         (TsVector(a), TsVector(b)) => a.compare(b),
         (TsQuery(a), TsQuery(b)) => a.compare(b),
         (Inet(a), Inet(b)) => a.compare(b),
@@ -310,13 +318,14 @@ fn integer(d: &Datum) -> Option<i64> {
         _ => None,
     }
 }
-pub(crate) fn compare_arrays(a: &Array, b: &Array) -> Ordering {
+fn compare_arrays(type_oid: Oid, a: &Array, b: &Array) -> Ordering {
+    let element_type = collation::element_order_type(type_oid, a.element_type);
     let length = a.elements.len().min(b.elements.len());
     if length > 64 {
         work::owe(length * 6);
     }
     for (x, y) in a.elements.iter().zip(&b.elements) {
-        match compare(a.element_type, x, y) {
+        match compare(element_type, x, y) {
             Ordering::Equal => {}
             other => return other,
         }

@@ -12,6 +12,8 @@ pub mod acl;
 pub mod aggregates;
 pub mod cast;
 pub mod citext;
+pub mod collated_like;
+pub mod collation;
 pub mod context;
 pub mod datetime;
 pub mod datum;
@@ -22,6 +24,7 @@ pub mod inverted;
 pub mod io;
 pub mod json;
 pub mod key;
+pub mod locale_case;
 #[cfg(test)]
 mod looks;
 pub mod network;

@@ -77,7 +77,7 @@ fn column_of(table: &Table, attnum: i16) -> Result<&Column> {
 
 /// The value of a column of the relation `rel`.
 fn value_of(column: &Column, rel: u32) -> Expr {
-    Expr::column(ColId { rel, att: column.attnum }, column.type_oid, column.typmod)
+    Expr::column(ColId { rel, att: column.attnum }, column.type_oid, column.typmod).collated(column.collation)
 }
 
 /// The statement that does `dml` to the rows of its table for which `filter` is true, or all of them.

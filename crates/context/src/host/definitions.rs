@@ -7,6 +7,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_bind::tracked_text::NamedObject;
 use kilndb_bind::updatable::{UPDATE_AND_DELETE, updatable_events};
+use kilndb_catalog::IndexKey;
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::extension::is_member;
 use kilndb_catalog::format_type::quote_identifier as quote;
@@ -153,6 +154,11 @@ fn visible_name(host: &StatementHost<'_>, named: &NamedObject) -> Option<String>
                 .filter(|known| known.oid == *oid)
                 .map(|_| quote(&info.name))
         }
+        NamedObject::Collation(oid) => {
+            let info = host.reader.collation_info(*oid).ok()??;
+            let found = host.reader.collation_named(None, &info.name).ok()?;
+            found.filter(|known| known.oid == *oid).map(|_| quote(&info.name))
+        }
         NamedObject::Operator(oid) => {
             let o = host.reader.operator_by_oid(*oid).ok()??;
             host.reader.search_path.contains(&o.schema_oid).then(|| o.name.clone())
@@ -187,6 +193,10 @@ fn key_text(
         None => quote(&table.columns[key.attnum as usize - 1].name),
     };
     if with_order {
+        if let Some(collation) = collation_text(host, table, key)? {
+            text.push_str(" COLLATE ");
+            text.push_str(&collation);
+        }
         if let Some(class) = class_text(host, index, key)? {
             text.push(' ');
             text.push_str(&class);
@@ -199,6 +209,19 @@ fn key_text(
         }
     }
     Ok(text)
+}
+
+/// The name of a key's collation, if that is not the one of the column or the expression.
+fn collation_text(host: &StatementHost<'_>, table: &Arc<Table>, key: &IndexKey) -> Result<Option<String>> {
+    let own = match &key.expression_sql {
+        None => table.columns[key.attnum as usize - 1].collation.oid,
+        Some(_) if key.collation == 0 => 0,
+        Some(sql) => kilndb_bind::bind_expression(sql, Some(table), &host.reader, None)?.expr.collation.collation.oid,
+    };
+    if key.collation == 0 || key.collation == own {
+        return Ok(None);
+    }
+    super::describe::collation_name(host, key.collation)
 }
 
 /// A function call needs no parentheses around it.
@@ -224,7 +247,7 @@ fn option_text(option: &str) -> String {
 }
 
 /// The name of a key's operator class, if that is not the default one.
-fn class_text(host: &StatementHost<'_>, index: &Index, key: &kilndb_catalog::IndexKey) -> Result<Option<String>> {
+fn class_text(host: &StatementHost<'_>, index: &Index, key: &IndexKey) -> Result<Option<String>> {
     let default = super::default_class(index.method.oid, key.type_oid, &host.reader)?;
     if key.opclass == 0 || default == Some(key.opclass) {
         return Ok(None);

@@ -34,6 +34,12 @@ pub fn qualified(host: &StatementHost<'_>, schema: Oid, name: &str) -> Result<St
     Ok(format!("{}.{}", quote(&host.reader.schema_name(schema)?.unwrap_or_default()), quote(name)))
 }
 
+/// The name of a collation; None: there is none.
+pub fn collation_name(host: &StatementHost<'_>, oid: Oid) -> Result<Option<String>> {
+    let Some(info) = host.reader.collation_info(oid)? else { return Ok(None) };
+    qualified(host, info.schema_oid, &info.name).map(Some)
+}
+
 /// What an object is called; None: there is no such object.
 pub fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16) -> Result<Option<String>> {
     let row = |index: Oid| host.reader.lookup(table, index, &[Datum::Oid(oid)]).map(|mut rows| rows.pop());

@@ -175,7 +175,7 @@ impl Printer<'_> {
                 _ => delimits,
             },
             ExprKind::ScalarArray { .. } => false,
-            ExprKind::Collate { arg, .. } => self.is_simple(arg, e),
+            ExprKind::Collate { .. } => false,
             _ => true,
         }
     }
@@ -364,9 +364,7 @@ impl Printer<'_> {
                 let word = v.keyword();
                 Some(if e.typmod >= 0 { format!("{word}({})", e.typmod) } else { word.to_string() })
             }
-            ExprKind::Collate { arg, name } => {
-                Some(self.wrap(format!("{} COLLATE {}", self.operand(arg, e)?, quote(name))))
-            }
+            ExprKind::Collate { arg, name, .. } => Some(self.wrap(format!("{} COLLATE {name}", self.operand(arg, e)?))),
             _ => None,
         }
     }

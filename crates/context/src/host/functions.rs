@@ -587,15 +587,13 @@ pub fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Result<Oid
         }
         oids::REGCOLLATION => {
             let parts = parts()?;
-            let name = parts.last().cloned().unwrap_or_default();
-            let rows = host.reader.scan(PG_COLLATION)?;
-            let found = rows.iter().find(|r| r.text("collname") == Some(&name)).map(|r| r.oid("oid"));
-            found.ok_or_else(|| {
-                Error::new(
-                    sqlstate::UNDEFINED_OBJECT,
-                    format!("collation \"{text}\" for encoding \"UTF8\" does not exist"),
-                )
-            })
+            let (schema, name) = match parts.as_slice() {
+                [name] => (None, name.as_str()),
+                [.., schema, name] => (Some(schema.as_str()), name.as_str()),
+                [] => (None, ""),
+            };
+            let found = host.reader.collation_named(schema, name)?.map(|info| info.oid);
+            found.ok_or_else(|| kilndb_catalog::collation_read::unknown_collation(text))
         }
         oids::REGCONFIG | oids::REGDICTIONARY => host.reader.text_search_named(TextSearchKind::of_reg_type(kind), text),
         _ => Err(Error::unsupported("text input of this reg… type is not supported")),
@@ -653,10 +651,7 @@ pub(crate) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<
             }
             Some(format!("{}.{shown}", quote(&host.reader.schema_name(row.oid(schema)).ok()??)))
         }
-        oids::REGCOLLATION => {
-            let rows = host.reader.scan(PG_COLLATION).ok()?;
-            rows.iter().find(|r| r.oid("oid") == oid).and_then(|r| r.text("collname")).map(quote)
-        }
+        oids::REGCOLLATION => super::describe::collation_name(host, oid).ok()?,
         _ => None,
     }
 }

@@ -53,17 +53,11 @@ impl StatementHost<'_> {
             let mut text = self.key_part_text(table, part.attnum, part.expression_sql.as_deref(), true);
             let natural = match part.attnum {
                 0 => self.reader.type_by_oid(part.type_oid)?.map_or(0, |t| t.collation),
-                n => table.columns[n as usize - 1].collation,
+                n => table.columns[n as usize - 1].collation.oid,
             };
             if part.collation != 0 && part.collation != natural {
-                let rows = self.reader.scan(PG_COLLATION)?;
-                let name = rows
-                    .iter()
-                    .find(|r| r.oid("oid") == part.collation)
-                    .and_then(|r| r.text("collname"))
-                    .unwrap_or("default")
-                    .to_string();
-                text.push_str(&format!(" COLLATE {}", quote(&name)));
+                let name = super::describe::collation_name(self, part.collation)?.unwrap_or_default();
+                text.push_str(&format!(" COLLATE {name}"));
             }
             if let Some(class) =
                 partition::operator_classes().find(|class| class.oid == part.opclass && !class.is_default)

@@ -136,7 +136,11 @@ impl SessionContext {
 
     pub fn notice(&self, severity: Severity, message: impl Into<String>) {
         let state = if severity == Severity::Warning { sqlstate::WARNING } else { sqlstate::SUCCESSFUL_COMPLETION };
-        self.shared.scratch.notices.borrow_mut().push(Error::notice(state, severity, message));
+        self.send_notice(Error::notice(state, severity, message));
+    }
+    /// A notice or warning with what else there is to say.
+    pub fn send_notice(&self, notice: Error) {
+        self.shared.scratch.notices.borrow_mut().push(notice);
     }
 
     pub fn wanted_severity(&self) -> Severity {

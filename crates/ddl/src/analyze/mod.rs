@@ -83,7 +83,7 @@ struct TargetColumn {
 impl TargetColumn {
     fn of(table: &Table, column: &Column) -> TargetColumn {
         let Column { attnum, type_oid, collation, .. } = *column;
-        TargetColumn { relation: table.oid, attnum, type_oid, collation, is_computed: false }
+        TargetColumn { relation: table.oid, attnum, type_oid, collation: collation.oid, is_computed: false }
     }
 }
 

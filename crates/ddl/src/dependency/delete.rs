@@ -87,6 +87,7 @@ impl Definitions<'_> {
             PG_REWRITE => Ok(()),
             PG_TYPE => self.delete_type(oid, wholes, runtime),
             PG_NAMESPACE => self.delete_object(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime),
+            PG_COLLATION => self.delete_object(PG_COLLATION, PG_COLLATION_OID_INDEX, oid, runtime),
             PG_EXTENSION => self.delete_object(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime),
             PG_PROC => {
                 // There is such a row if it is an aggregate.

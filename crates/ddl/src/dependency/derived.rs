@@ -58,6 +58,7 @@ fn derived<'h, 's>(read: &'h RowsRead<'h, 's>, class: Oid, object: Oid) -> Resul
         PG_OPCLASS => (PG_OPCLASS_OID_INDEX, Derivation::operator_class),
         PG_OPFAMILY => (PG_OPFAMILY_OID_INDEX, Derivation::operator_family),
         PG_EXTENSION => (PG_EXTENSION_OID_INDEX, Derivation::extension),
+        PG_COLLATION => (PG_COLLATION_OID_INDEX, Derivation::collation),
         PG_STATISTIC_EXT => (PG_STATISTIC_EXT_OID_INDEX, Derivation::statistics_object),
         PG_TS_CONFIG => (PG_TS_CONFIG_OID_INDEX, Derivation::configuration),
         PG_TS_DICT => (PG_TS_DICT_OID_INDEX, Derivation::dictionary),
@@ -387,6 +388,11 @@ impl Derivation<'_, '_> {
         self.needs_object(PG_NAMESPACE, row.oid("opcnamespace"), NORMAL);
         self.needs_object(PG_OPFAMILY, row.oid("opcfamily"), AUTO);
         self.needs_object(PG_TYPE, row.oid("opcintype"), NORMAL);
+        Ok(())
+    }
+
+    fn collation(&mut self, row: &CatalogRow) -> Result<()> {
+        self.needs_object(PG_NAMESPACE, row.oid("collnamespace"), NORMAL);
         Ok(())
     }
 

@@ -142,7 +142,7 @@ impl Planner<'_> {
                 found.retain(|(_, c)| c.is_of_values());
             }
             if found.is_empty()
-                && kilndb_types::key::has_column_len(key.type_oid)
+                && kilndb_types::key::has_column_len(key.order_type)
                 && index.method.is_ordered
                 && let Some(values) = self.values_to_skip(rel, table, index, key)
             {

@@ -11,6 +11,7 @@ use super::scan::text_class;
 use super::*;
 use kilndb_catalog::IndexKey;
 use kilndb_catalog::operator_class::EQUAL;
+use kilndb_types::collation::{rules_of, same_rules};
 use kilndb_types::oids;
 use kilndb_types::types::compare_alike;
 pub(crate) use matching::IndexMatch;
@@ -55,7 +56,10 @@ pub fn foreign(e: &Expr, rel: u32) -> bool {
 pub fn fixed_column(e: &Expr, rel: u32, catalog: &dyn CatalogView) -> Result<Option<i16>> {
     let ExprKind::Func(f) = &e.kind else { return Ok(None) };
     let [l, r] = f.args.as_slice() else { return Ok(None) };
-    if f.operator == 0 || catalog.btree_strategy(f.operator)? != Some(EQUAL) {
+    if f.operator == 0
+        || catalog.btree_strategy(f.operator)? != Some(EQUAL)
+        || !e.collation.collation.is_deterministic()
+    {
         return Ok(None);
     }
     let of = |column: &Expr, value: &Expr| match &strip(column).kind {
@@ -74,6 +78,9 @@ pub fn comparison(
     p: &Expr,
 ) -> Result<Option<(Expr, u8, bool)>> {
     let key_type = planner.base_type(key.type_oid);
+    if !same_rules(p.collation.collation.rules, rules_of(key.order_type)) {
+        return Ok(None);
+    }
     match &p.kind {
         ExprKind::Func(f) if f.operator != 0 => {
             let [l, r] = f.args.as_slice() else { return Ok(None) };

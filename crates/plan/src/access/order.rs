@@ -4,6 +4,7 @@ use super::super::row_order::{OrderKey, RowOrder};
 use super::super::*;
 use super::{is_key, strip};
 use kilndb_catalog::{Index, IndexKey, Table};
+use kilndb_types::collation::{Collation, rules_of, same_rules};
 use kilndb_types::types::compare_alike;
 
 impl Planner<'_> {
@@ -67,14 +68,28 @@ impl Planner<'_> {
         for (position, key) in index.keys.iter().enumerate() {
             let expression = match self.key_expression(rel, table, key)? {
                 Some(e) => e,
-                None => Expr::column(ColId { rel: rel.id, att: key.attnum }, key.type_oid, -1),
+                None => {
+                    let Some(c) = table.columns.get(usize::from(key.attnum.unsigned_abs()) - 1) else { break };
+                    Expr::column(ColId { rel: rel.id, att: key.attnum }, c.type_oid, -1).collated(c.collation)
+                }
             };
+            let mut expressions = vec![expression];
+            // A key may be sorted by another collation than its column's, which a query asks for by COLLATE.
+            if key.collation != 0 && key.collation != expressions[0].collation.collation.oid {
+                let collation = Collation { oid: key.collation, rules: rules_of(key.order_type) };
+                let kind = ExprKind::Collate { arg: Box::new(expressions[0].clone()), collation, name: String::new() };
+                let collated = Expr::new(kind, expressions[0].ty);
+                match self.is_compared_as(&expressions[0], key) {
+                    true => expressions.push(collated),
+                    false => expressions = vec![collated],
+                }
+            }
             if position < fixed {
-                order.fixed.push(expression);
+                order.fixed.extend(expressions);
                 continue;
             }
             order.keys.push(OrderKey {
-                expressions: vec![expression],
+                expressions,
                 descending: key.descending != backward,
                 nulls_first: key.nulls_first != backward,
             });
@@ -82,8 +97,15 @@ impl Planner<'_> {
         Ok(order)
     }
 
+    /// Whether values of the expression are compared as the index compares those of the key.
+    fn is_compared_as(&self, e: &Expr, key: &IndexKey) -> bool {
+        let rules = e.collation.collation.rules.filter(|_| kilndb_bind::collation::is_collatable(e.ty));
+        same_rules(rules, rules_of(key.order_type))
+    }
+
     fn sorts_by_key(&self, rel: &Rel, table: &Table, key: &IndexKey, wanted: &Expr) -> Result<bool> {
-        if !compare_alike(self.base_type(key.type_oid), self.base_type(wanted.ty)) {
+        if !compare_alike(self.base_type(key.type_oid), self.base_type(wanted.ty)) || !self.is_compared_as(wanted, key)
+        {
             return Ok(false);
         }
         Ok(match (&strip(wanted).kind, key.attnum) {

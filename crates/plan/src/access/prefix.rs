@@ -4,6 +4,7 @@
 
 use super::super::*;
 use kilndb_bind::Binder;
+use kilndb_types::collation::{C_COLLATION, Collation};
 use kilndb_types::{Datum, oids};
 
 /// `text LIKE pattern`.
@@ -95,9 +96,19 @@ pub(crate) fn after_all(prefix: &str) -> Option<String> {
     None
 }
 
+/// The expression, compared by its bytes whatever its collation.
+fn by_bytes(e: &Expr) -> Expr {
+    if e.collation.collation.rules.is_none() {
+        return e.clone();
+    }
+    let (collation, name) = (Collation::of_bytes(C_COLLATION), "\"C\"".to_string());
+    Expr::new(ExprKind::Collate { arg: Box::new(e.clone()), collation, name }, e.ty)
+}
+
 /// Appends the bounds of what begins with the prefix.
 pub(crate) fn prefix_bounds(planner: &Planner<'_>, of: &Expr, prefix: &TextPrefix, out: &mut Vec<Expr>) -> Result<()> {
     let binder = Binder::new(planner.catalog, Arc::from(""), Vec::new());
+    let of = by_bytes(of);
     let mut bound = |operator: &str, text: String| -> Result<()> {
         let value = Expr::new(ExprKind::Const(Datum::Text(text.as_str().into())), oids::TEXT);
         out.push(binder.make_operator(None, operator, Some(of.clone()), value, -1)?);

@@ -9,7 +9,9 @@ use super::super::*;
 use super::condition::{ColumnCondition, RowCheck, shown_operator};
 use super::matching::RowBound;
 use super::{comparable, foreign, is_key};
+use kilndb_bind::collation::of_pair;
 use kilndb_catalog::{IndexKey, Table};
+use kilndb_types::collation::{rules_of, same_rules};
 use kilndb_types::oids;
 
 /// An integer without a cast to a wider integer type.
@@ -59,7 +61,8 @@ impl Planner<'_> {
             let expression = self.key_expression(rel, table, key)?;
             let is_it = is_key(unwidened(column), rel.id, key, expression.as_ref())
                 && foreign(value, rel.id)
-                && comparable(self.base_type(key.type_oid), self.base_type(value.ty));
+                && comparable(self.base_type(key.type_oid), self.base_type(value.ty))
+                && same_rules(of_pair(column, value).collation.rules, rules_of(key.order_type));
             if !is_it {
                 break;
             }

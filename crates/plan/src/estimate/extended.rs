@@ -63,7 +63,7 @@ impl Planner<'_> {
         for attnum in &statistics.columns {
             let column = table.columns.iter().find(|c| c.attnum == *attnum)?;
             let id = ColId { rel, att: *attnum };
-            members.push(Expr::column(id, column.type_oid, column.typmod));
+            members.push(Expr::column(id, column.type_oid, column.typmod).collated(column.collation));
         }
         for sql in &statistics.expressions {
             members.push(self.index_sql(sql, rel, table).ok()?);

@@ -174,5 +174,6 @@ fn fixed_column(e: &Expr, catalog: &dyn CatalogView) -> Result<Option<ColId>> {
         (None, Some(c)) if is_value(l) => c,
         _ => return Ok(None),
     };
-    Ok((catalog.btree_strategy(f.operator)? == Some(3)).then_some(column))
+    let is_equality = e.collation.collation.is_deterministic() && catalog.btree_strategy(f.operator)? == Some(3);
+    Ok(is_equality.then_some(column))
 }

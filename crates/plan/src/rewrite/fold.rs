@@ -255,8 +255,8 @@ impl<'a> Rewriter<'a> {
 
     /// The opposite of a condition, with NOT as far inside as it goes.
     fn negate(&self, e: Expr) -> Expr {
-        let Expr { kind, ty, typmod, loc } = e;
-        let made = |kind| Expr { kind, ty, typmod, loc };
+        let Expr { kind, ty, typmod, loc, collation } = e;
+        let made = |kind| Expr { kind, ty, typmod, loc, collation };
         match kind {
             ExprKind::Const(Datum::Bool(value)) => made(ExprKind::Const(Datum::Bool(!value))),
             ExprKind::Const(Datum::Null) => made(ExprKind::Const(Datum::Null)),

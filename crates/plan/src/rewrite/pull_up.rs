@@ -118,12 +118,12 @@ fn fill_with_null(inner: &mut Query) {
     let Some(witness) = witness(inner) else { return };
     let is_filled: Vec<bool> = inner.targets.iter().map(|t| t.junk || is_filled_with(&t.expr, inner)).collect();
     for (t, _) in inner.targets.iter_mut().zip(is_filled).filter(|(_, is_filled)| !is_filled) {
-        let (ty, typmod) = (t.expr.ty, t.expr.typmod);
+        let (ty, typmod, collation) = (t.expr.ty, t.expr.typmod, t.expr.collation);
         let value = std::mem::replace(&mut t.expr, Expr::null(ty));
         let there = ExprKind::IsNull { arg: Box::new(witness.clone()), negated: true };
         let there = Expr::new(there, kilndb_types::oids::BOOL);
         let kind = ExprKind::Case { arg: None, whens: vec![(there, value)], otherwise: None };
-        t.expr = Expr { kind, ty, typmod, loc: -1 };
+        t.expr = Expr { kind, ty, typmod, loc: -1, collation };
     }
 }
 

@@ -128,6 +128,7 @@ impl EqualColumns {
             let ExprKind::Func(f) = &e.kind else { continue };
             let [l, r] = f.args.as_slice() else { continue };
             let is_builtin = f.operator != 0 && f.operator < FIRST_USER_OID;
+            let is_builtin = is_builtin && e.collation.collation.is_deterministic();
             if !is_builtin || l.ty != r.ty || catalog.btree_strategy(f.operator)? != Some(3) {
                 continue;
             }
@@ -272,6 +273,6 @@ fn not_null(e: Expr) -> Expr {
             let arg = Box::new(f.args.swap_remove(0));
             Expr::new(ExprKind::IsNull { arg, negated: true }, ty).at(loc)
         }
-        kind => Expr { kind, ty, typmod: -1, loc },
+        kind => Expr::new(kind, ty).at(loc),
     }
 }

@@ -158,6 +158,7 @@ fn output_columns(row: &TupleDescriptor) -> Vec<OutputColumn> {
         name: c.name.clone(),
         type_oid: c.type_oid,
         typmod: c.typmod,
+        collation: Default::default(),
         type_len: length(c.type_oid),
         shown_type: c.type_oid,
         shown_typmod: c.typmod,

@@ -30,6 +30,7 @@ pub(crate) fn upgrade_catalog(instance: Arc<Instance>, database: Arc<Database>) 
 fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runtime) -> Result<Vec<String>> {
     session.begin_block(runtime)?;
     add_missing_procedures(session, runtime)?;
+    add_missing_collations(session, runtime)?;
     renew_views(session, runtime)?;
     add_missing_grants(session, runtime)?;
     let problems = session.definitions("").settle_all_definitions(runtime)?;
@@ -47,6 +48,14 @@ fn add_missing_procedures(session: &mut Session, runtime: &dyn Runtime) -> Resul
     let eval = environment.host();
     let eval = eval.eval();
     session.context.write_catalog(runtime, |writer| bootstrap::add_missing_procedures(writer, &eval))?.0
+}
+
+/// Collations that an earlier build did not have.
+fn add_missing_collations(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
+    let environment = session.context.environment(runtime)?;
+    let eval = environment.host();
+    let eval = eval.eval();
+    session.context.write_catalog(runtime, |writer| bootstrap::add_missing_collations(writer, &eval))?.0
 }
 
 /// Predefined roles, grants on the system's objects and rows of pg_shdepend that an earlier build did not write.
@@ -135,6 +144,33 @@ mod tests {
             "pg_depend should not have that rule _RETURN on view b depends on rule _RETURN on view b (deptype n)",
         ];
         assert_eq!(problems, expected);
+        session.close(&runtime);
+    }
+
+    #[test]
+    fn collations_of_later_builds_come_too() {
+        const SWEDISH: &str = "sv-x-icu";
+        let temporary = TemporaryInstance::open("collations");
+        let instance = &temporary.instance;
+        let runtime = StartRuntime::new();
+        let database = instance.cluster.open_database("postgres").unwrap();
+        let oid = database.oid;
+        let mut session = Session::of_server(instance.clone(), database, &runtime).unwrap();
+        session.begin_block(&runtime).unwrap();
+        let all = |session: &mut Session| {
+            let mut rows = session.context.catalog_scan(PG_COLLATION).unwrap();
+            rows.sort_by_key(|row| row.oid("oid"));
+            rows
+        };
+        let before = all(&mut session);
+        let lost = before.iter().find(|row| row.text("collname") == Some(SWEDISH)).unwrap();
+        session.definitions("").write_catalog(&runtime, |w| w.delete(lost)).unwrap();
+        session.commit(&runtime).unwrap();
+        upgrade_definitions(&mut session, oid, &runtime).unwrap();
+        session.begin_block(&runtime).unwrap();
+        let after = all(&mut session);
+        assert_eq!(after.len(), before.len());
+        assert!(after.iter().any(|row| row.text("collname") == Some(SWEDISH)));
         session.close(&runtime);
     }
 

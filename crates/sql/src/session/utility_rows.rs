@@ -55,6 +55,7 @@ fn plain_column(name: &str, type_oid: Oid) -> OutputColumn {
         name: name.to_string(),
         type_oid,
         typmod: -1,
+        collation: Default::default(),
         type_len: -1,
         shown_type: type_oid,
         shown_typmod: -1,

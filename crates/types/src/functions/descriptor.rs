@@ -114,6 +114,8 @@ pub enum Support {
     SessionZone,
     /// pg_typeof: the binder knows the answer.
     TypeOf,
+    /// pg_collation_for: so it does here.
+    CollationOf,
     /// Arguments of any type are taken, and are called with as text where a value does not tell its type: an array
     /// that comes all the same is the one that VARIADIC was written before, of which the elements are arguments.
     ShowsArguments,

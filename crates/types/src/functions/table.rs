@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2224] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2225] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -1448,6 +1448,7 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2224] = [
     f(3159, "pg_get_viewdef", Stable, true, Session(SessionFunction(241)), Plain),
     f(3160, "pg_stat_get_checkpointer_write_time", Stable, true, Session(SessionFunction(242)), Plain),
     f(3161, "pg_stat_get_checkpointer_sync_time", Stable, true, Session(SessionFunction(243)), Plain),
+    f(3162, "pg_collation_for", Stable, false, Binder, CollationOf),
     f(3163, "pg_trigger_depth", Stable, true, Session(SessionFunction(244)), Plain),
     f(3165, "pg_wal_lsn_diff", Immutable, true, Scalar(numeric::pg_lsn_mi), Plain),
     f(3166, "pg_size_pretty", Immutable, true, Scalar(sizes::pg_size_pretty_numeric), Plain),

@@ -542,7 +542,10 @@ commands! {
         handler: [define(d, call) d.alter_operator_family(s, call.source, call.runtime)],
     }
     AlterOperatorStmt(_) => DEFINITION { tag: ["ALTER OPERATOR"], handler: [unsupported("ALTER OPERATOR")] }
-    AlterCollationStmt(_) => DEFINITION { tag: ["ALTER COLLATION"], handler: [unsupported("ALTER COLLATION")] }
+    AlterCollationStmt(s) => DEFINITION {
+        tag: ["ALTER COLLATION"],
+        handler: [define(d, call) d.refresh_collation(s, call.runtime)],
+    }
     CreateAmStmt(_) => DEFINITION { tag: ["CREATE ACCESS METHOD"], handler: [unsupported("CREATE ACCESS METHOD")] }
 
     // Text search, and whatever else goes by CREATE … (name = value, …).
@@ -550,9 +553,13 @@ commands! {
         tag: [defined(s.kind)],
         handler: [define_tagged(d, call) d.define_text_search(s, call.runtime)],
     }
+    DefineStmt(s) if s.kind == O::OBJECT_COLLATION => DEFINITION {
+        tag: [defined(s.kind)],
+        handler: [define(d, call) d.create_collation(s, call.source, call.runtime)],
+    }
     DefineStmt(s) => DEFINITION {
         tag: [defined(s.kind)],
-        handler: [unsupported("CREATE AGGREGATE, OPERATOR, TYPE or COLLATION")],
+        handler: [unsupported("CREATE AGGREGATE, OPERATOR or TYPE")],
     }
     AlterTSConfigurationStmt(s) => DEFINITION {
         tag: ["ALTER TEXT SEARCH CONFIGURATION"],
