@@ -29,6 +29,8 @@ struct FigureRow {
     name: String,
     better: Better,
     judged: Judged,
+    /// What each server is held against by itself, whatever the other one does.
+    bound: Option<f64>,
 }
 
 /// What was measured, in the order of the table.
@@ -72,7 +74,10 @@ impl Gain {
 
     /// The whole interval lies below the bound. What was measured once is what it is.
     pub(super) fn is_slower(&self) -> bool {
-        self.interval.map_or(self.times, |(_, upper)| upper) < SLOWER_BELOW
+        self.is_worse_than(SLOWER_BELOW)
+    }
+    fn is_worse_than(&self, bound: f64) -> bool {
+        self.interval.map_or(self.times, |(_, upper)| upper) < bound
     }
 }
 
@@ -103,9 +108,27 @@ fn number(value: f64) -> String {
 impl Figures {
     pub(super) fn put(&mut self, engine: &'static str, row: &str, better: Better, judged: Judged, value: f64) {
         if !self.rows.iter().any(|known| known.name == row) {
-            self.rows.push(FigureRow { name: row.to_string(), better, judged });
+            self.rows.push(FigureRow { name: row.to_string(), better, judged, bound: None });
         }
         self.values.entry((row.to_string(), engine)).or_default().push(value);
+    }
+
+    /// A value that must not be worse than `bound`, by its whole interval.
+    pub(super) fn put_bound(&mut self, engine: &'static str, row: &str, better: Better, value: f64, bound: f64) {
+        self.put(engine, row, better, Judged::No, value);
+        self.rows.iter_mut().filter(|known| known.name == row).for_each(|known| known.bound = Some(bound));
+    }
+
+    /// How many times as good a server is as its bound asks for.
+    fn gain_on_bound(&self, row: &FigureRow, engine: &'static str) -> Option<Gain> {
+        let values = self.values(&row.name, engine);
+        Gain::of(&vec![row.bound?; values.len()], values, row.better)
+    }
+
+    /// The rows in which a server does not keep to its bound.
+    pub(super) fn beyond_bounds(&self, engine: &'static str) -> Vec<&str> {
+        let is_beyond = |row: &&FigureRow| self.gain_on_bound(row, engine).is_some_and(|gain| gain.is_worse_than(1.0));
+        self.rows.iter().filter(is_beyond).map(|row| row.name.as_str()).collect()
     }
 
     /// Adds to the sum of all turns, for something that happens now and then.
@@ -170,7 +193,15 @@ impl Figures {
                 Some(_) => " |".into(),
                 None => String::new(),
             };
-            let verdict = if slower { "slower" } else { "" };
+            let verdict = match self.gain_on_bound(row, names[1]).map(|gain| (gain.is_worse_than(1.0), gain.interval)) {
+                Some((is_beyond, interval)) => {
+                    let interval = interval.map_or(String::new(), |(from, to)| format!(", {from:.3}–{to:.3} of it"));
+                    let word = if is_beyond { "beyond" } else { "within" };
+                    format!("{word} {}{interval}", number(row.bound.unwrap_or_default()))
+                }
+                None if slower => "slower".to_string(),
+                None => String::new(),
+            };
             println!("| {} | {} | {times} | {interval} | {verdict} |{of_wire}", row.name, values.join(" | "));
         }
     }
@@ -234,6 +265,13 @@ mod tests {
         assert_eq!(figures.slower("before", "after"), ["judged"]);
         assert_eq!(figures.slower("after", "before"), [""; 0]);
         assert_eq!(figures.values("now and then", "before"), [3.0]);
+        // A bound is each server's own.
+        for value in [88.0, 90.0, 89.0] {
+            figures.put_bound("after", "share", Better::More, value, 97.0);
+            figures.put_bound("before", "share", Better::More, value + 10.0, 97.0);
+        }
+        assert_eq!(figures.beyond_bounds("after"), ["share"]);
+        assert_eq!(figures.beyond_bounds("before"), [""; 0]);
         // Nothing is no ratio.
         assert_eq!(Gain::of(&[0.0], &[1.0], Better::Less), None);
     }

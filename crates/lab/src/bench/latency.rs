@@ -36,7 +36,7 @@ pub(super) fn stages() -> Vec<BenchStage> {
 }
 
 /// The 99th percentile of latencies.
-fn p99_ms(turn: &ServerTurn<'_>) -> Result<f64, String> {
+pub(super) fn p99_ms(turn: &ServerTurn<'_>) -> Result<f64, String> {
     let folder = TempDir::new("bench-latency").map_err(|e| e.to_string())?;
     let prefix = folder.path().join("log").to_string_lossy().into_owned();
     turn.pgbench(&PgbenchLoad { more: &["-l", "--log-prefix", &prefix], ..PgbenchLoad::select(CLIENTS, "prepared") })?;

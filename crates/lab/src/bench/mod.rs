@@ -1,5 +1,6 @@
 //! `kilndb-lab bench`: KilnDB against PostgreSQL, or one build of KilnDB against another, in turns, and a table.
 
+mod access;
 mod bulk;
 mod figures;
 mod hot;
@@ -40,8 +41,8 @@ pub(crate) struct BenchOptions {
     /// Another build of KilnDB to be compared with, instead of PostgreSQL.
     before: Option<PathBuf>,
     /// The parts that run, of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions`
-    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load), `tls`, `tpcc`, `plans`
-    /// and `joins`; None: all but `online` and `tpcc`, whose turns are long, `tls`, and the last two, which measure queries and not
+    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load), `tls`, `access`, `tpcc`, `plans`
+    /// and `joins`; None: all but `online` and `tpcc`, whose turns are long, `tls`, `access`, and the last two, which measure queries and not
     /// loads.
     parts: Option<Vec<String>>,
     /// The rows of the tables that are filled, changed and emptied as a whole.
@@ -57,8 +58,10 @@ pub(crate) struct BenchOptions {
 
 const PARTS: [&str; 6] = ["pgbench", "latency", "hot", "bulk", "partitions", "inverted"];
 /// Parts that run only if they are named.
-const NAMED_PARTS: [&str; 5] = [ONLINE, TLS, TPCC, PLANS, JOINS];
+const NAMED_PARTS: [&str; 6] = [ONLINE, TLS, ACCESS, TPCC, PLANS, JOINS];
 const ONLINE: &str = "online";
+/// What grants, policies and strangers cost.
+const ACCESS: &str = "access";
 /// Point queries over TLS.
 const TLS: &str = "tls";
 /// TPC-C, which has a database of its own.
@@ -81,7 +84,8 @@ impl BenchOptions {
     }
     /// There is something that begins with pgbench's tables.
     fn has_pgbench_tables(&self) -> bool {
-        PARTS.into_iter().any(|part| self.has(part)) || self.has_named(ONLINE) || self.has_named(TLS)
+        PARTS.into_iter().any(|part| self.has(part))
+            || [ONLINE, TLS, ACCESS].into_iter().any(|part| self.has_named(part))
     }
 }
 
@@ -107,11 +111,15 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         figures.print(&names);
     }
     let slower = figures.slower(base, other);
+    let beyond = figures.beyond_bounds(other);
     if !failed.is_empty() {
         wrong.push(format!("not finished: {}", failed.join(", ")));
     }
     if !slower.is_empty() {
         wrong.push(format!("slower than {base} by their whole interval (below {SLOWER_BELOW}): {}", slower.join("; ")));
+    }
+    if !beyond.is_empty() {
+        wrong.push(format!("beyond their bounds by their whole interval: {}", beyond.join("; ")));
     }
     wrong.extend(checked.err());
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
@@ -170,6 +178,9 @@ fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     }
     if options.has_named(TLS) {
         stages.extend(tls::stages(options));
+    }
+    if options.has_named(ACCESS) {
+        stages.extend(access::stages());
     }
     if options.has_named(TPCC) {
         stages.extend(tpcc::stages(options));

@@ -46,7 +46,7 @@ pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
 }
 
 /// Gives the server a certificate, unless it has one.
-fn switch_on(turn: &ServerTurn<'_>) -> Result<(), String> {
+pub(super) fn switch_on(turn: &ServerTurn<'_>) -> Result<(), String> {
     let data = &turn.running()?.data;
     if !data.join("server.crt").exists() {
         provide_certificate(data).map_err(|e| format!("no certificate: {e}"))?;

@@ -144,6 +144,10 @@ impl ServerTurn<'_> {
     pub(super) fn put(&mut self, row: &str, better: Better, value: f64) {
         self.figures.put(self.side.name, row, better, self.judged, value);
     }
+    /// A row that is held against a bound and not against the other server.
+    pub(super) fn put_bound(&mut self, row: &str, better: Better, value: f64, bound: f64) {
+        self.figures.put_bound(self.side.name, row, better, value, bound);
+    }
     /// A row that tells something beside the figures.
     pub(super) fn add(&mut self, row: &str, value: f64) {
         self.figures.add(self.side.name, row, value);
