@@ -9,6 +9,7 @@
 //! routine whose variables a statement names ([`variables::VariableScope`]).
 
 pub mod access;
+mod access_collector;
 mod agg;
 mod assign;
 mod call;
@@ -28,6 +29,7 @@ pub mod inline;
 mod insert;
 pub mod ir;
 pub mod lifting;
+pub mod locking;
 mod merge;
 pub mod names;
 pub mod object_address;
