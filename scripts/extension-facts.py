@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-EXTENSIONS = {"pg_trgm": 15000, "btree_gin": 15100, "hstore": 15600, "citext": 15800}
+EXTENSIONS = {"pg_trgm": 15000, "btree_gin": 15100, "hstore": 15600, "citext": 15800, "pgcrypto": 15910}
 TABLES = {
     "proc": ("pg_proc", "oid proname prolang procost prorows provariadic prokind proisstrict proretset provolatile proparallel "
              "proleakproof pronargs pronargdefaults prorettype proargtypes proallargtypes proargmodes proargnames proargdefaults prosrc probin prosqlbody"),

@@ -36,7 +36,7 @@ impl Extension {
 
 pub const PLPGSQL: &str = "plpgsql";
 
-pub const EXTENSIONS: [Extension; 5] = [
+pub const EXTENSIONS: [Extension; 6] = [
     Extension {
         name: "btree_gin",
         version: "1.3",
@@ -65,6 +65,7 @@ pub const EXTENSIONS: [Extension; 5] = [
         schema: None,
         trusted: true,
     },
+    Extension { name: "pgcrypto", version: "1.4", comment: "cryptographic functions", schema: None, trusted: true },
     Extension {
         name: PLPGSQL,
         version: "1.0",

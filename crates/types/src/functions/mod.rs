@@ -56,6 +56,7 @@ pub mod misc;
 pub(crate) mod money;
 pub mod network;
 pub mod numeric;
+mod pgcrypto;
 pub mod range;
 pub mod regex;
 pub mod rows;

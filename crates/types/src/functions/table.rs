@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2224] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2242] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -2232,4 +2232,22 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2224] = [
     f(15844, "citext_pattern_ge", Immutable, true, Scalar(citext::citext_pattern_ge), Plain),
     f(15845, "citext_pattern_cmp", Immutable, true, Scalar(citext::citext_pattern_cmp), Plain),
     f(15846, "citext_hash_extended", Immutable, true, Scalar(citext::citext_hash_extended), Plain),
+    f(15910, "digest", Immutable, true, Scalar(pgcrypto::pg_digest), Plain),
+    f(15911, "digest", Immutable, true, Scalar(pgcrypto::pg_digest), Plain),
+    f(15912, "hmac", Immutable, true, Scalar(pgcrypto::pg_hmac), Plain),
+    f(15913, "hmac", Immutable, true, Scalar(pgcrypto::pg_hmac), Plain),
+    f(15914, "crypt", Immutable, true, Scalar(pgcrypto::pg_crypt), Plain),
+    f(15915, "gen_salt", Volatile, true, Scalar(pgcrypto::pg_gen_salt), Plain),
+    f(15916, "gen_salt", Volatile, true, Scalar(pgcrypto::pg_gen_salt_rounds), Plain),
+    f(15917, "encrypt", Immutable, true, Scalar(pgcrypto::pg_encrypt), Plain),
+    f(15918, "decrypt", Immutable, true, Scalar(pgcrypto::pg_decrypt), Plain),
+    f(15919, "encrypt_iv", Immutable, true, Scalar(pgcrypto::pg_encrypt_iv), Plain),
+    f(15920, "decrypt_iv", Immutable, true, Scalar(pgcrypto::pg_decrypt_iv), Plain),
+    f(15921, "gen_random_bytes", Volatile, true, Scalar(pgcrypto::pg_random_bytes), Plain),
+    f(15922, "gen_random_uuid", Volatile, false, Scalar(pgcrypto::pg_random_uuid), Plain),
+    f(15942, "armor", Immutable, true, Scalar(pgcrypto::p15942_armor), Plain),
+    f(15943, "armor", Immutable, true, Scalar(pgcrypto::p15943_armor), Plain),
+    f(15944, "dearmor", Immutable, true, Scalar(pgcrypto::pg_dearmor), Plain),
+    f(15945, "pgp_armor_headers", Immutable, true, Rows(pgcrypto::pgp_armor_headers), Plain),
+    f(15946, "fips_mode", Volatile, true, Scalar(pgcrypto::pg_check_fipsmode), Plain),
 ];
