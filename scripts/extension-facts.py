@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-EXTENSIONS = {"pg_trgm": 15000, "btree_gin": 15100, "hstore": 15600, "citext": 15800, "pgcrypto": 15910}
+EXTENSIONS = {"pg_trgm": 15000, "btree_gin": 15100, "hstore": 15600, "citext": 15800, "pgcrypto": 15910, "unaccent": 15950}
 TABLES = {
     "proc": ("pg_proc", "oid proname prolang procost prorows provariadic prokind proisstrict proretset provolatile proparallel "
              "proleakproof pronargs pronargdefaults prorettype proargtypes proallargtypes proargmodes proargnames proargdefaults prosrc probin prosqlbody"),
@@ -22,15 +22,17 @@ TABLES = {
     "type": ("pg_type", "oid typname typlen typbyval typtype typcategory typispreferred typisdefined typdelim typrelid typsubscript typelem typarray "
              "typinput typoutput typreceive typsend typmodin typmodout typanalyze typalign typstorage typcollation"),
     "cast": ("pg_cast", "oid castsource casttarget castfunc castcontext castmethod"),
+    "ts_template": ("pg_ts_template", "oid tmplname tmplinit tmpllexize"),
+    "ts_dict": ("pg_ts_dict", "oid dictname dicttemplate dictinitoption"),
     "aggregate": ("pg_aggregate", "aggfnoid aggkind aggnumdirectargs aggtransfn aggfinalfn aggcombinefn aggsortop aggtranstype agginitval"),
 }
 # Columns that hold OIDs of other rows, one or several of them.
 LINKS = set("oid oprcom oprnegate oprcode amopfamily amopopr amprocfamily amproc opcfamily oprrest oprjoin prorettype provariadic proargtypes "
             "proallargtypes oprleft oprright oprresult amoplefttype amoprighttype amproclefttype amprocrighttype opcintype typsubscript typelem "
             "typarray typinput typoutput typreceive typsend castsource casttarget castfunc aggfnoid aggtransfn aggcombinefn aggsortop "
-            "aggtranstype".split())
+            "aggtranstype tmplinit tmpllexize dicttemplate".split())
 FUNCTIONS = set("oprcode oprrest oprjoin amproc typsubscript typinput typoutput typreceive typsend typmodin typmodout typanalyze aggfnoid "
-                "aggtransfn aggfinalfn aggcombinefn".split())
+                "aggtransfn aggfinalfn aggcombinefn tmplinit tmpllexize".split())
 LEFT_OUT = ["gtrgm", "money", "ghstore"]
 # Methods whose operator classes exist here.
 METHODS = {403, 405, 2742}

@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2242] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2244] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -2250,4 +2250,6 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2242] = [
     f(15944, "dearmor", Immutable, true, Scalar(pgcrypto::pg_dearmor), Plain),
     f(15945, "pgp_armor_headers", Immutable, true, Rows(pgcrypto::pgp_armor_headers), Plain),
     f(15946, "fips_mode", Volatile, true, Scalar(pgcrypto::pg_check_fipsmode), Plain),
+    f(15950, "unaccent", Stable, true, Scalar(textsearch::p15950_unaccent), Plain),
+    f(15951, "unaccent", Stable, true, Session(SessionFunction(336)), Plain),
 ];
