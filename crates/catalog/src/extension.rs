@@ -37,7 +37,14 @@ impl Extension {
 
 pub const PLPGSQL: &str = "plpgsql";
 
-pub const EXTENSIONS: [Extension; 7] = [
+pub const EXTENSIONS: [Extension; 8] = [
+    Extension {
+        name: "bloom",
+        version: "1.0",
+        comment: "bloom access method - signature file based index",
+        schema: None,
+        trusted: false,
+    },
     Extension {
         name: "btree_gin",
         version: "1.3",
@@ -100,6 +107,8 @@ pub fn may_go(oid: Oid) -> bool {
 /// An operator class of inverted indexes.
 pub struct InvertedOperatorClass {
     pub oid: Oid,
+    /// Its access method.
+    pub method: Oid,
     pub input_type: Oid,
     pub is_default: bool,
     pub class: InvertedClass,
@@ -114,15 +123,22 @@ pub(crate) static INVERTED_CLASSES: LazyLock<Vec<InvertedOperatorClass>> = LazyL
         let class = match r[0] {
             Some("pg_trgm") => InvertedClass::Trigram,
             Some("hstore") => InvertedClass::Hstore,
+            Some("bloom") => InvertedClass::Hashed(input_type),
             _ => InvertedClass::Ordered(input_type),
         };
-        InvertedOperatorClass { oid: number(r[oid]), input_type, is_default: r[is_default] == Some("t"), class }
+        InvertedOperatorClass {
+            oid: number(r[oid]),
+            method: number(r[method]),
+            input_type,
+            is_default: r[is_default] == Some("t"),
+            class,
+        }
     };
     file.rows.iter().filter(|r| AccessMethod::of(number(r[method])).has_terms()).map(of_row).collect()
 });
 
 /// System tables of members, with the indexes that find them by OID.
-pub const MEMBER_TABLES: [(Oid, Oid); 8] = [
+pub const MEMBER_TABLES: [(Oid, Oid); 9] = [
     (PG_PROC, PG_PROC_OID_INDEX),
     (PG_OPERATOR, PG_OPERATOR_OID_INDEX),
     (PG_OPFAMILY, PG_OPFAMILY_OID_INDEX),
@@ -131,6 +147,7 @@ pub const MEMBER_TABLES: [(Oid, Oid); 8] = [
     (PG_CAST, PG_CAST_OID_INDEX),
     (PG_TS_TEMPLATE, PG_TS_TEMPLATE_OID_INDEX),
     (PG_TS_DICT, PG_TS_DICT_OID_INDEX),
+    (PG_AM, PG_AM_OID_INDEX),
 ];
 
 /// The members of extensions that one system table describes.
@@ -142,7 +159,7 @@ struct MemberFile {
     owner: Option<&'static str>,
 }
 
-fn files() -> [MemberFile; 8] {
+fn files() -> [MemberFile; 9] {
     let of_schema = |table, file, schema, owner| MemberFile { table, file, schema: Some(schema), owner: Some(owner) };
     [
         of_schema(PG_TYPE, &FILES.extension_type, "typnamespace", "typowner"),
@@ -157,6 +174,7 @@ fn files() -> [MemberFile; 8] {
             schema: Some("tmplnamespace"),
             owner: None,
         },
+        MemberFile { table: PG_AM, file: &FILES.extension_am, schema: None, owner: None },
         of_schema(PG_TS_DICT, &FILES.extension_ts_dict, "dictnamespace", "dictowner"),
     ]
 }
@@ -271,10 +289,10 @@ pub fn insert_extension(
     Ok(())
 }
 
-/// The default class for a type that is no domain.
-pub fn default_inverted_class(type_oid: Oid, is_enum: bool) -> Option<Oid> {
+/// The default class of a method for a type that is no domain.
+pub fn default_inverted_class(method: Oid, type_oid: Oid, is_enum: bool) -> Option<Oid> {
     let fits = |c: &&InvertedOperatorClass| {
-        c.is_default && (c.input_type == type_oid || is_enum && c.input_type == oids::ANYENUM)
+        c.is_default && c.method == method && (c.input_type == type_oid || is_enum && c.input_type == oids::ANYENUM)
     };
     INVERTED_CLASSES.iter().find(fits).map(|c| c.oid)
 }
