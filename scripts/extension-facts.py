@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXTENSIONS = {"pg_trgm": 15000, "btree_gin": 15100, "hstore": 15600, "citext": 15800, "pgcrypto": 15910, "unaccent": 15950,
-              "bloom": 15960}
+              "bloom": 15960, "btree_gist": 16000}
 TABLES = {
     "proc": ("pg_proc", "oid proname prolang procost prorows provariadic prokind proisstrict proretset provolatile proparallel "
              "proleakproof pronargs pronargdefaults prorettype proargtypes proallargtypes proargmodes proargnames proargdefaults prosrc probin prosqlbody"),
@@ -35,7 +35,7 @@ LINKS = set("oid oprcom oprnegate oprcode amopfamily amopopr amprocfamily amproc
             "aggtranstype tmplinit tmpllexize dicttemplate opfmethod opcmethod amopmethod amhandler".split())
 FUNCTIONS = set("oprcode oprrest oprjoin amproc typsubscript typinput typoutput typreceive typsend typmodin typmodout typanalyze aggfnoid "
                 "aggtransfn aggfinalfn aggcombinefn tmplinit tmpllexize amhandler".split())
-LEFT_OUT = ["gtrgm", "money", "ghstore"]
+LEFT_OUT = ["gtrgm", "money", "ghstore", "gbt", "gist_"]
 # Methods whose operator classes exist here, those aside that an extension brings itself.
 METHODS = {403, 405, 2742}
 

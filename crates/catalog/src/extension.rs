@@ -37,7 +37,7 @@ impl Extension {
 
 pub const PLPGSQL: &str = "plpgsql";
 
-pub const EXTENSIONS: [Extension; 8] = [
+pub const EXTENSIONS: [Extension; 9] = [
     Extension {
         name: "bloom",
         version: "1.0",
@@ -49,6 +49,13 @@ pub const EXTENSIONS: [Extension; 8] = [
         name: "btree_gin",
         version: "1.3",
         comment: "support for indexing common datatypes in GIN",
+        schema: None,
+        trusted: true,
+    },
+    Extension {
+        name: "btree_gist",
+        version: "1.8",
+        comment: "support for indexing common datatypes in GiST",
         schema: None,
         trusted: true,
     },

@@ -43,6 +43,7 @@ pub mod compare;
 pub mod convert;
 pub mod datetime;
 pub mod descriptor;
+mod distance;
 pub mod float;
 pub mod hashing;
 pub(crate) mod hstore;

@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2244] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2256] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -2252,4 +2252,16 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2244] = [
     f(15946, "fips_mode", Volatile, true, Scalar(pgcrypto::pg_check_fipsmode), Plain),
     f(15950, "unaccent", Stable, true, Scalar(textsearch::p15950_unaccent), Plain),
     f(15951, "unaccent", Stable, true, Session(SessionFunction(336)), Plain),
+    f(16000, "cash_dist", Immutable, true, Scalar(distance::cash_dist), Plain),
+    f(16001, "date_dist", Immutable, true, Scalar(distance::date_dist), Plain),
+    f(16002, "float4_dist", Immutable, true, Scalar(distance::float4_dist), Plain),
+    f(16003, "float8_dist", Immutable, true, Scalar(distance::float8_dist), Plain),
+    f(16004, "int2_dist", Immutable, true, Scalar(distance::int2_dist), Plain),
+    f(16005, "int4_dist", Immutable, true, Scalar(distance::int4_dist), Plain),
+    f(16006, "int8_dist", Immutable, true, Scalar(distance::int8_dist), Plain),
+    f(16007, "interval_dist", Immutable, true, Scalar(distance::interval_dist), Plain),
+    f(16008, "oid_dist", Immutable, true, Scalar(distance::oid_dist), Plain),
+    f(16009, "time_dist", Immutable, true, Scalar(distance::time_dist), Plain),
+    f(16010, "ts_dist", Immutable, true, Scalar(distance::ts_dist), Plain),
+    f(16011, "tstz_dist", Immutable, true, Scalar(distance::tstz_dist), Plain),
 ];
