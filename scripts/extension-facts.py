@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXTENSIONS = {"pg_trgm": 15000, "btree_gin": 15100, "hstore": 15600, "citext": 15800, "pgcrypto": 15910, "unaccent": 15950,
-              "bloom": 15960, "btree_gist": 16000}
+              "bloom": 15960, "btree_gist": 16000, "uuid-ossp": 16030}
 TABLES = {
     "proc": ("pg_proc", "oid proname prolang procost prorows provariadic prokind proisstrict proretset provolatile proparallel "
              "proleakproof pronargs pronargdefaults prorettype proargtypes proallargtypes proargmodes proargnames proargdefaults prosrc probin prosqlbody"),

@@ -37,7 +37,7 @@ impl Extension {
 
 pub const PLPGSQL: &str = "plpgsql";
 
-pub const EXTENSIONS: [Extension; 9] = [
+pub const EXTENSIONS: [Extension; 10] = [
     Extension {
         name: "bloom",
         version: "1.0",
@@ -92,6 +92,13 @@ pub const EXTENSIONS: [Extension; 9] = [
         name: "unaccent",
         version: "1.1",
         comment: "text search dictionary that removes accents",
+        schema: None,
+        trusted: true,
+    },
+    Extension {
+        name: "uuid-ossp",
+        version: "1.1",
+        comment: "generate universally unique identifiers (UUIDs)",
         schema: None,
         trusted: true,
     },

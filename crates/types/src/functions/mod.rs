@@ -69,6 +69,7 @@ pub mod textsearch;
 pub mod textsearch_json;
 pub mod tochar;
 mod trigram;
+mod uuid_ossp;
 
 pub use descriptor::{
     FunctionDescriptor, FunctionKind, SessionFunction, aggregate, descriptor, is_routine, lookup, support,

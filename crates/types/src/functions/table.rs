@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2256] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2266] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -2264,4 +2264,14 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2256] = [
     f(16009, "time_dist", Immutable, true, Scalar(distance::time_dist), Plain),
     f(16010, "ts_dist", Immutable, true, Scalar(distance::ts_dist), Plain),
     f(16011, "tstz_dist", Immutable, true, Scalar(distance::tstz_dist), Plain),
+    f(16030, "uuid_nil", Immutable, true, Scalar(uuid_ossp::uuid_nil), Plain),
+    f(16031, "uuid_ns_dns", Immutable, true, Scalar(uuid_ossp::uuid_ns_dns), Plain),
+    f(16032, "uuid_ns_url", Immutable, true, Scalar(uuid_ossp::uuid_ns_url), Plain),
+    f(16033, "uuid_ns_oid", Immutable, true, Scalar(uuid_ossp::uuid_ns_oid), Plain),
+    f(16034, "uuid_ns_x500", Immutable, true, Scalar(uuid_ossp::uuid_ns_x500), Plain),
+    f(16035, "uuid_generate_v1", Volatile, true, Scalar(uuid_ossp::uuid_generate_v1), Plain),
+    f(16036, "uuid_generate_v1mc", Volatile, true, Scalar(uuid_ossp::uuid_generate_v1mc), Plain),
+    f(16037, "uuid_generate_v3", Immutable, true, Scalar(uuid_ossp::uuid_generate_v3), Plain),
+    f(16038, "uuid_generate_v4", Volatile, true, Scalar(uuid_ossp::uuid_generate_v4), Plain),
+    f(16039, "uuid_generate_v5", Immutable, true, Scalar(uuid_ossp::uuid_generate_v5), Plain),
 ];
