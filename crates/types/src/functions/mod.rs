@@ -50,6 +50,7 @@ pub(crate) mod hstore;
 pub mod inout;
 pub mod int;
 pub mod json;
+pub mod json_constructor;
 pub mod jsonb;
 pub mod jsonpath;
 pub(crate) mod limits;

@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2266] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2270] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -2125,6 +2125,10 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2266] = [
     f(9901, "kiln_partition_table", Volatile, false, Routine, Plain),
     f(9902, "kiln_partition_table", Volatile, false, Routine, Plain),
     f(9903, "kiln_stat_plans", Volatile, true, SessionRows(SessionFunction(25)), Plain),
+    f(9911, "json_object", Stable, false, Scalar(json_constructor::p9911_json_object), WantsTypes),
+    f(9912, "json_object", Stable, false, Scalar(json_constructor::p9912_json_object), WantsTypes),
+    f(9913, "json_array", Stable, false, Scalar(json_constructor::p9913_json_array), WantsTypes),
+    f(9914, "json_array", Stable, false, Scalar(json_constructor::p9914_json_array), WantsTypes),
     f(15000, "set_limit", Volatile, true, Session(SessionFunction(334)), Plain),
     f(15001, "show_limit", Stable, true, Session(SessionFunction(335)), Plain),
     f(15002, "show_trgm", Immutable, true, Scalar(trigram::show_trgm), Plain),
