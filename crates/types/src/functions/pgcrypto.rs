@@ -1,13 +1,15 @@
 //! Functions of the extension pgcrypto. What they compute is in [`crate::pgcrypto`].
 
+use super::IntoDatum;
 use super::get::{self, arg};
 use super::rows::{FunctionRows, RowsCall};
 use crate::pgcrypto::armor;
 use crate::pgcrypto::cipher::{self, Operands};
 use crate::pgcrypto::crypt::{crypt, gen_salt, random_bytes};
 use crate::pgcrypto::digest::{digest, hmac};
-use crate::{Array, Datum};
-use kilndb_base::{Error, Result, sqlstate};
+use crate::pgcrypto::pgp::{self, PgpCall};
+use crate::{Array, Datum, EvalContext};
+use kilndb_base::{Error, Result, sqlstate, work};
 
 /// The bytes of a text or a bytea.
 fn bytes_of(value: &Datum) -> Result<&[u8]> {
@@ -34,6 +36,35 @@ fn armored(bytes: &[u8], keys: &Array, values: &Array) -> Result<String> {
     }
     let headers: Vec<_> = keys.into_iter().zip(values).collect();
     armor::encode(bytes, &headers)
+}
+
+/// The call of a function with data, a password and options, or without options.
+fn pgp_call(args: &[Datum], is_text: bool) -> Result<PgpCall<'_>> {
+    let options = args.get(2).map_or(Ok(""), get::text)?;
+    Ok(PgpCall { data: bytes_of(arg(args, 0)?)?, password: bytes_of(arg(args, 1)?)?, options, is_text })
+}
+pub fn pgp_sym_encrypt_text(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    pgp::encrypt(&pgp_call(args, true)?, ctx)?.into_datum()
+}
+pub fn pgp_sym_encrypt_bytea(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    pgp::encrypt(&pgp_call(args, false)?, ctx)?.into_datum()
+}
+pub fn pgp_sym_decrypt_text(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    let bytes = pgp::decrypt(&pgp_call(args, true)?, ctx)?;
+    work::step(bytes.len() / 4)?;
+    let text = String::from_utf8(bytes).map_err(|e| not_utf8(&e))?;
+    text.into_datum()
+}
+pub fn pgp_sym_decrypt_bytea(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    pgp::decrypt(&pgp_call(args, false)?, ctx)?.into_datum()
+}
+
+/// The bytes that are no character.
+fn not_utf8(e: &std::string::FromUtf8Error) -> Error {
+    let at = e.utf8_error().valid_up_to();
+    let shown: Vec<String> = e.as_bytes().iter().skip(at).take(1).map(|b| format!("0x{b:02x}")).collect();
+    let message = format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "));
+    Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message)
 }
 
 pub fn pgp_armor_headers(call: RowsCall<'_>) -> Result<FunctionRows> {

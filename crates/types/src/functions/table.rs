@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2270] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2278] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -2249,6 +2249,14 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2270] = [
     f(15920, "decrypt_iv", Immutable, true, Scalar(pgcrypto::pg_decrypt_iv), Plain),
     f(15921, "gen_random_bytes", Volatile, true, Scalar(pgcrypto::pg_random_bytes), Plain),
     f(15922, "gen_random_uuid", Volatile, false, Scalar(pgcrypto::pg_random_uuid), Plain),
+    f(15923, "pgp_sym_encrypt", Volatile, true, Scalar(pgcrypto::pgp_sym_encrypt_text), Plain),
+    f(15924, "pgp_sym_encrypt_bytea", Volatile, true, Scalar(pgcrypto::pgp_sym_encrypt_bytea), Plain),
+    f(15925, "pgp_sym_encrypt", Volatile, true, Scalar(pgcrypto::pgp_sym_encrypt_text), Plain),
+    f(15926, "pgp_sym_encrypt_bytea", Volatile, true, Scalar(pgcrypto::pgp_sym_encrypt_bytea), Plain),
+    f(15927, "pgp_sym_decrypt", Immutable, true, Scalar(pgcrypto::pgp_sym_decrypt_text), Plain),
+    f(15928, "pgp_sym_decrypt_bytea", Immutable, true, Scalar(pgcrypto::pgp_sym_decrypt_bytea), Plain),
+    f(15929, "pgp_sym_decrypt", Immutable, true, Scalar(pgcrypto::pgp_sym_decrypt_text), Plain),
+    f(15930, "pgp_sym_decrypt_bytea", Immutable, true, Scalar(pgcrypto::pgp_sym_decrypt_bytea), Plain),
     f(15942, "armor", Immutable, true, Scalar(pgcrypto::p15942_armor), Plain),
     f(15943, "armor", Immutable, true, Scalar(pgcrypto::p15943_armor), Plain),
     f(15944, "dearmor", Immutable, true, Scalar(pgcrypto::pg_dearmor), Plain),

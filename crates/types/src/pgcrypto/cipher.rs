@@ -269,3 +269,61 @@ pub(crate) fn decrypt(name: &str, operands: &Operands<'_>) -> Result<Vec<u8>> {
     }
     Ok(out)
 }
+
+/// A cipher of OpenPGP.
+#[derive(Clone, Copy)]
+pub(super) struct PgpCipher {
+    number: u8,
+    algorithm: Algorithm,
+    key_bytes: usize,
+    block_bytes: usize,
+}
+
+const fn pgp_cipher(number: u8, algorithm: Algorithm, key_bytes: usize, block_bytes: usize) -> PgpCipher {
+    PgpCipher { number, algorithm, key_bytes, block_bytes }
+}
+
+const PGP_CIPHERS: [PgpCipher; 6] = [
+    pgp_cipher(2, Algorithm::TripleDes, 24, 8),
+    pgp_cipher(3, Algorithm::Cast5, 16, 8),
+    pgp_cipher(4, Algorithm::Blowfish, 16, 8),
+    PgpCipher::AES128,
+    pgp_cipher(8, Algorithm::Aes, 24, 16),
+    pgp_cipher(9, Algorithm::Aes, 32, 16),
+];
+
+impl PgpCipher {
+    pub const AES128: PgpCipher = pgp_cipher(7, Algorithm::Aes, 16, 16);
+
+    /// The cipher with that number in RFC 4880.
+    pub fn of(number: u8) -> Option<PgpCipher> {
+        PGP_CIPHERS.iter().find(|cipher| cipher.number == number).copied()
+    }
+    pub fn named(name: &str) -> Option<PgpCipher> {
+        PgpCipher::of(match name {
+            "3des" => 2,
+            "cast5" => 3,
+            "bf" | "blowfish" => 4,
+            "aes" | "aes128" => 7,
+            "aes192" => 8,
+            "aes256" => 9,
+            _ => return None,
+        })
+    }
+    pub fn number(self) -> u8 {
+        self.number
+    }
+    pub fn key_bytes(self) -> usize {
+        self.key_bytes
+    }
+    pub fn block_bytes(self) -> usize {
+        self.block_bytes
+    }
+}
+
+/// Encrypts or decrypts in the mode that OpenPGP has.
+pub(super) fn cfb(cipher: PgpCipher, key: &[u8], start: &[u8], data: &mut [u8], encrypts: bool) -> Result<()> {
+    let name = CipherName { algorithm: cipher.algorithm, mode: Mode::Cfb, is_padded: false };
+    let ready = ready(name, key, start, "pgp")?;
+    if encrypts { ready.encrypt(data) } else { ready.decrypt(data) }
+}

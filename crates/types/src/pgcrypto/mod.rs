@@ -1,4 +1,4 @@
-//! What the extension pgcrypto computes: digests, ciphers, password hashes, ASCII armor.
+//! What the extension pgcrypto computes: digests, ciphers, password hashes, messages of OpenPGP, ASCII armor.
 //!
 //! The primitives are RustCrypto's. What is here is what PostgreSQL makes of them: the names of algorithms, keys that are
 //! cut or filled up, modes and padding, crypt(3)'s older and newer hashes.
@@ -10,6 +10,8 @@ pub(crate) mod cipher;
 pub(crate) mod crypt;
 mod des_crypt;
 pub(crate) mod digest;
+pub(crate) mod pgp;
+mod pgp_options;
 mod sha_crypt;
 
 use kilndb_base::{Error, sqlstate};
