@@ -9,12 +9,16 @@ use crate::unaccent::Unaccent;
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::sync::atomic::AtomicU64;
 use kilndb_base::sync::atomic::Ordering::Relaxed;
+use kilndb_base::work::SmallSteps;
 use kilndb_base::{Error, Result, sqlstate};
 use std::borrow::Cow;
 use waken_snowball::Algorithm;
 
 /// Longer tokens are no words of a language: they are not stemmed.
 const STEMMED_BYTES_MAX: usize = 1000;
+
+/// What replacing a character is taken for.
+const FILTER_UNITS_PER_CHARACTER: usize = 30;
 
 /// A lexeme that a token becomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -218,8 +222,18 @@ impl Dictionary {
             _ => None,
         }
     }
+    /// The same of a long text, which the session may cancel.
+    pub fn filtered_text(&self, text: &str) -> Result<Option<String>> {
+        let mut steps = SmallSteps::default();
+        match &self.kind {
+            DictionaryKind::Unaccent(unaccent) => {
+                unaccent.replaced_in_steps(text, || steps.step(FILTER_UNITS_PER_CHARACTER))
+            }
+            _ => Ok(None),
+        }
+    }
     /// Whether the dictionary changes tokens for those behind it, and never knows one itself.
-    pub(crate) fn is_filter(&self) -> bool {
+    pub fn is_filter(&self) -> bool {
         matches!(self.kind, DictionaryKind::Unaccent(_))
     }
     /// Whether the dictionary gives one lexeme at most, for one token, so that [`Dictionary::lexize`] tells all.

@@ -3,6 +3,7 @@
 use crate::files::{DataFile, is_space};
 use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
+use std::convert::Infallible;
 
 /// What follows the first character of a text that is replaced, and what it is replaced by.
 type Replacement = (Box<str>, Box<str>);
@@ -46,10 +47,20 @@ impl Unaccent {
     }
     /// The word with its replacements; None: there are none.
     pub fn replaced(&self, word: &str) -> Option<String> {
+        let Ok(out) = self.replaced_in_steps(word, || Ok::<(), Infallible>(()));
+        out
+    }
+    /// The same; `step` is called for each character.
+    pub fn replaced_in_steps<E>(
+        &self,
+        word: &str,
+        mut step: impl FnMut() -> Result<(), E>,
+    ) -> Result<Option<String>, E> {
         let mut out: Option<String> = None;
         let mut rest = word;
         let mut chars = rest.chars();
         while let Some(first) = chars.next() {
+            step()?;
             let found = self.rules.get(&first).and_then(|list| {
                 list.iter().find_map(|(more, to)| chars.as_str().strip_prefix(&**more).map(|behind| (behind, &**to)))
             });
@@ -67,7 +78,7 @@ impl Unaccent {
             }
             rest = chars.as_str();
         }
-        out
+        Ok(out)
     }
 }
 

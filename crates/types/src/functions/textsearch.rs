@@ -177,9 +177,13 @@ fn lexized(ctx: &EvalContext<'_>, dictionary: Oid, text: &str) -> Result<Option<
 }
 /// What a dictionary makes of a text, taken as one word; the text itself if it makes nothing of it.
 pub fn unaccented(ctx: &EvalContext<'_>, dictionary: Oid, text: &str) -> Result<String> {
-    let made = lexemes_of(ctx, dictionary, text)?.unwrap_or_default();
-    match made.into_iter().next() {
-        Some(lexeme) => Ok(lexeme.word),
+    let filter = ctx.host.text_search_dictionary(dictionary)?;
+    let made = match filter.is_filter() {
+        true => filter.filtered_text(text)?,
+        false => lexemes_of(ctx, dictionary, text)?.unwrap_or_default().into_iter().next().map(|lexeme| lexeme.word),
+    };
+    match made {
+        Some(word) => Ok(word),
         None => pieces::concat(&[text]),
     }
 }
