@@ -6,7 +6,7 @@
 use super::Binder;
 use super::ir::*;
 use super::scope::Scope;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, SqlState, sqlstate};
 use kilndb_catalog::CastContext;
 use kilndb_syntax::{nodes, raw};
 use kilndb_types::functions::json_constructor::*;
@@ -69,7 +69,11 @@ impl Binder<'_> {
         let loc = format.location;
         let base = self.base_type(e.ty);
         if base != oids::BYTEA {
-            self.refuse_encoding(format, "JSON ENCODING clause is only allowed for bytea input type")?;
+            self.refuse_encoding(
+                format,
+                sqlstate::DATATYPE_MISMATCH,
+                "JSON ENCODING clause is only allowed for bytea input type",
+            )?;
         }
         let text = match base {
             oids::JSON | oids::JSONB => return Ok(e),
@@ -83,10 +87,10 @@ impl Binder<'_> {
         self.explicit_cast(text, oids::JSON, -1, loc)
     }
 
-    fn refuse_encoding(&self, format: &nodes::JsonFormat, message: &str) -> Result<()> {
+    fn refuse_encoding(&self, format: &nodes::JsonFormat, state: SqlState, message: &str) -> Result<()> {
         match format.encoding {
             raw::JsonEncoding::JS_ENC_DEFAULT => Ok(()),
-            _ => self.err(sqlstate::FEATURE_NOT_SUPPORTED, message, format.location),
+            _ => self.err(state, message, format.location),
         }
     }
 
@@ -97,7 +101,11 @@ impl Binder<'_> {
                 if let Some(format) = output.returning().and_then(|r| r.format())
                     && self.base_type(ty) != oids::BYTEA
                 {
-                    self.refuse_encoding(format, "cannot set JSON encoding for non-bytea output types")?;
+                    self.refuse_encoding(
+                        format,
+                        sqlstate::FEATURE_NOT_SUPPORTED,
+                        "cannot set JSON encoding for non-bytea output types",
+                    )?;
                 }
                 Some((ty, typmod))
             }
