@@ -27,6 +27,7 @@ mod implication;
 pub mod inline;
 mod insert;
 pub mod ir;
+mod json_constructor;
 pub mod lifting;
 mod merge;
 pub mod names;
