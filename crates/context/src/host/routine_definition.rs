@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn each_way_of_calling_a_routine_is_its_own() {
-        let key = RoutineKey { oid: 1, types: Vec::new(), table: 2, trigger: 3 };
+        let key = RoutineKey { oid: 1, types: Vec::new(), collation: 0, table: 2, trigger: 3 };
         assert_eq!(key, key.clone());
         for other in [
             RoutineKey { oid: 9, ..key.clone() },
