@@ -97,6 +97,7 @@ runaway: build
 # PARTS=pgbench,latency,hot,bulk,partitions,inverted PAIRS=12 DURATION=1 SCALE=50 ROWS=1000000 are the defaults.
 # PARTS=plans (TPCH=0.1, its scale) compares queries, their answers and the rows of their plans; PARTS=joins (FILMS=30000) estimates.
 # PARTS=online (SCALE=100) is TPC-B beside changes of its table, ANALYZE and a report.
+# PARTS=access is what grants, policies and strangers cost, PARTS=tls point queries over TLS.
 # PARTS=tpcc (WAREHOUSES=5,50 TERMINALS=16,64, each with each) is TPC-C; with WAREHOUSES=1 TERMINALS=8 it takes some minutes.
 bench: build
 	$(SETUP) build test $(if $(BEFORE),,postgres)

@@ -10,7 +10,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-EXTENSIONS = {"pg_trgm": 15000, "btree_gin": 15100, "hstore": 15600, "citext": 15800}
+EXTENSIONS = {"pg_trgm": 15000, "btree_gin": 15100, "hstore": 15600, "citext": 15800, "pgcrypto": 15910, "unaccent": 15950,
+              "bloom": 15960, "btree_gist": 16000, "uuid-ossp": 16030}
 TABLES = {
     "proc": ("pg_proc", "oid proname prolang procost prorows provariadic prokind proisstrict proretset provolatile proparallel "
              "proleakproof pronargs pronargdefaults prorettype proargtypes proallargtypes proargmodes proargnames proargdefaults prosrc probin prosqlbody"),
@@ -22,17 +23,20 @@ TABLES = {
     "type": ("pg_type", "oid typname typlen typbyval typtype typcategory typispreferred typisdefined typdelim typrelid typsubscript typelem typarray "
              "typinput typoutput typreceive typsend typmodin typmodout typanalyze typalign typstorage typcollation"),
     "cast": ("pg_cast", "oid castsource casttarget castfunc castcontext castmethod"),
+    "ts_template": ("pg_ts_template", "oid tmplname tmplinit tmpllexize"),
+    "ts_dict": ("pg_ts_dict", "oid dictname dicttemplate dictinitoption"),
+    "am": ("pg_am", "oid amname amhandler amtype"),
     "aggregate": ("pg_aggregate", "aggfnoid aggkind aggnumdirectargs aggtransfn aggfinalfn aggcombinefn aggsortop aggtranstype agginitval"),
 }
 # Columns that hold OIDs of other rows, one or several of them.
 LINKS = set("oid oprcom oprnegate oprcode amopfamily amopopr amprocfamily amproc opcfamily oprrest oprjoin prorettype provariadic proargtypes "
             "proallargtypes oprleft oprright oprresult amoplefttype amoprighttype amproclefttype amprocrighttype opcintype typsubscript typelem "
             "typarray typinput typoutput typreceive typsend castsource casttarget castfunc aggfnoid aggtransfn aggcombinefn aggsortop "
-            "aggtranstype".split())
+            "aggtranstype tmplinit tmpllexize dicttemplate opfmethod opcmethod amopmethod amhandler".split())
 FUNCTIONS = set("oprcode oprrest oprjoin amproc typsubscript typinput typoutput typreceive typsend typmodin typmodout typanalyze aggfnoid "
-                "aggtransfn aggfinalfn aggcombinefn".split())
-LEFT_OUT = ["gtrgm", "money", "ghstore"]
-# Methods whose operator classes exist here.
+                "aggtransfn aggfinalfn aggcombinefn tmplinit tmpllexize amhandler".split())
+LEFT_OUT = ["gtrgm", "money", "ghstore", "gbt", "gist_"]
+# Methods whose operator classes exist here, those aside that an extension brings itself.
 METHODS = {403, 405, 2742}
 
 
@@ -59,7 +63,8 @@ for extension, next_oid in EXTENSIONS.items():
         found = [dict(zip(columns.split(), row)) for row in ask(f"SELECT {select} FROM {table} t WHERE {where} ORDER BY t.{order}")]
         rows[name] = found
     left_out = lambda name: any(word in name for word in LEFT_OUT)
-    families = {f["oid"] for f in rows["opfamily"] if int(f["opfmethod"]) in METHODS and not left_out(f["opfname"])}
+    methods = METHODS | {int(m["oid"]) for m in rows["am"]}
+    families = {f["oid"] for f in rows["opfamily"] if int(f["opfmethod"]) in methods and not left_out(f["opfname"])}
     rows["opfamily"] = [f for f in rows["opfamily"] if f["oid"] in families]
     rows["opclass"] = [f for f in rows["opclass"] if f["opcfamily"] in families]
     rows["amop"] = [f for f in rows["amop"] if f["amopfamily"] in families]

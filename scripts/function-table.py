@@ -75,6 +75,9 @@ TRIGRAMS = {
 }
 WINDOW = ("row_number rank dense_rank percent_rank cume_dist ntile lag lag_with_offset lag_with_offset_and_default lead "
           "lead_with_offset lead_with_offset_and_default first_value last_value nth_value").split()
+# What syntax calls and no statement can name: pg_proc does not have them.
+UNNAMED = [{"oid": str(oid), "proname": name, "prosrc": "", "prolang": "12", "prokind": "f", "proretset": "f", "proisstrict": "f", "provolatile": "s"}
+           for oid, name in ((9911, "json_object"), (9912, "json_object"), (9913, "json_array"), (9914, "json_array"))]
 # Functions that run statements or are triggers, those that the binder replaces, and those that the executor computes
 # from more than their arguments.
 ELSEWHERE = {
@@ -100,7 +103,7 @@ def support():
         facts[oids[0]] = f"IntegerArithmetic(Arithmetic::{op}, IntWidth::Int4)"
         facts[oids[1]] = f"IntegerArithmetic(Arithmetic::{op}, IntWidth::Int8)"
     facts.update(dict.fromkeys((378, 379, 1193, 1286), "MakesArray"))
-    facts.update(dict.fromkeys((3176, 3787, 3198, 3200, 3271, 3273, 3204, 3490, 3960, 3209, 6338, 15628, 15636), "WantsTypes"))
+    facts.update(dict.fromkeys((9911, 9912, 9913, 9914, 3176, 3787, 3198, 3200, 3271, 3273, 3204, 3490, 3960, 3209, 6338, 15628, 15636), "WantsTypes"))
     facts.update(dict.fromkeys((1299, 2647, 2648, 2649), "Clock"))
     json_sets = (1179, 3205, 3208, 3219, 3465, 3475, 3491, 3931, 3932, 3955, 3957, 3958, 3959, 3961, 3969, 4006)
     facts.update(dict.fromkeys(json_sets, "SeesDomains"))
@@ -265,6 +268,7 @@ def descriptors():
     inner = session("Session", scalar_session, current_of)
     if inner:
         rows.append((current_of, inner))
+    rows += [(p, kind_of(p)) for p in UNNAMED]
     for name in ("pg_proc", "own_proc", "extension_proc"):
         for p in rows_of(name):
             kind = kind_of(p) if p["prokind"] in "fawp" else None

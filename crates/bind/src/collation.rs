@@ -160,6 +160,13 @@ pub fn derived(kind: &ExprKind, ty: Oid) -> DerivedCollation {
     if found.strength == CollationStrength::None { of_type(ty) } else { found }
 }
 
+/// What a routine that is called with these arguments compares its parameters by; none: by their types' own.
+pub fn of_arguments(args: &[Expr]) -> Collation {
+    let found = merged(args);
+    let is_own = found.collation.oid == DEFAULT_COLLATION || found.strength == CollationStrength::Conflict;
+    if is_own { Collation::default() } else { found.collation }
+}
+
 /// By what two sides are compared.
 pub fn of_pair(left: &Expr, right: &Expr) -> DerivedCollation {
     merged([left, right])

@@ -43,6 +43,8 @@ impl Binder<'_> {
                 Ok(Expr::new(ExprKind::CurrentOf(c.cursor_name().unwrap_or("").to_string()), oids::BOOL))
             }
             Node::MergeSupportFunc(m) => self.bind_merge_action(m, scope),
+            Node::JsonObjectConstructor(o) => self.bind_json_object(o, scope),
+            Node::JsonArrayConstructor(a) => self.bind_json_array(a, scope),
             other => {
                 let text = format!("{other:?}");
                 let name: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();

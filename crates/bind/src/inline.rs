@@ -9,6 +9,7 @@ use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::{CastContext, CatalogView, FunctionInfo};
 use kilndb_syntax::Node;
 use kilndb_types::Datum;
+use kilndb_types::collation::Collation;
 use std::sync::Arc;
 
 /// Numbers for relations and CTEs that the statement around does not use.
@@ -31,11 +32,14 @@ struct FormalParameters<'a> {
     info: &'a FunctionInfo,
     names: Vec<String>,
     types: &'a [Oid],
+    /// The collation that the call's arguments have in common.
+    collation: Collation,
 }
 
 impl FormalParameters<'_> {
     fn numbered(&self, index: usize) -> Option<Variable> {
-        self.types.get(index).map(|type_oid| Variable { number: index as u32, type_oid: *type_oid, typmod: -1 })
+        let (number, collation) = (index as u32, self.collation);
+        self.types.get(index).map(|type_oid| Variable { number, type_oid: *type_oid, typmod: -1, collation })
     }
     fn named(&self, name: &str) -> Option<Variable> {
         self.names.iter().position(|n| !n.is_empty() && n == name).and_then(|i| self.numbered(i))
@@ -68,7 +72,7 @@ impl VariableScope for FormalParameters<'_> {
 /// else, or does not fit.
 pub fn bind_body(
     info: &FunctionInfo,
-    types: &[Oid],
+    (types, collation): (&[Oid], Collation),
     result: &[(Oid, i32)],
     catalog: &dyn CatalogView,
     free: FreeNumbers,
@@ -80,7 +84,7 @@ pub fn bind_body(
     if select.into_clause().is_some() {
         return Ok(None);
     }
-    let formals = FormalParameters { info, names: super::resolve::input_names(info), types };
+    let formals = FormalParameters { info, names: super::resolve::input_names(info), types, collation };
     let variables = Variables::new(&formals);
     let binder = Binder { variables: Some(&variables), ..Binder::new(catalog, Arc::from(&*info.source), Vec::new()) };
     binder.next_rel.set(free.rel);

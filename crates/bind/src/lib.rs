@@ -28,6 +28,7 @@ mod implication;
 pub mod inline;
 mod insert;
 pub mod ir;
+mod json_constructor;
 pub mod lifting;
 pub mod locking;
 mod merge;

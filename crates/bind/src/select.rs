@@ -751,6 +751,8 @@ fn figure(node: Node<'_>) -> Option<(String, u8)> {
         },
         Node::A_ArrayExpr(_) => strong("array"),
         Node::RowExpr(_) => strong("row"),
+        Node::JsonObjectConstructor(_) => strong("json_object"),
+        Node::JsonArrayConstructor(_) => strong("json_array"),
         Node::CoalesceExpr(_) => strong("coalesce"),
         Node::MinMaxExpr(m) => strong(if m.op == raw::MinMaxOp::IS_GREATEST { "greatest" } else { "least" }),
         Node::SQLValueFunction(f) => {

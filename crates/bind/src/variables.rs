@@ -1,12 +1,14 @@
 //! Variables of a routine as parameters of the statements that it runs.
 
 use super::Binder;
+use super::collation::is_collatable;
 use super::ir::{Expr, ExprKind, Query, Target};
 use super::scope::Scope;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::routine::TupleDescriptor;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
+use kilndb_types::collation::Collation;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ pub struct Variable {
     pub number: u32,
     pub type_oid: Oid,
     pub typmod: i32,
+    /// By what its texts are compared; none: its type's.
+    pub collation: Collation,
 }
 
 /// Which of the two a name means that is a variable as well as a column.
@@ -81,7 +85,9 @@ impl<'a> Variables<'a> {
             used.push(v);
             used.len() - 1
         });
-        Expr::new(ExprKind::Param(at as u32), v.type_oid).with_typmod(v.typmod)
+        let value = Expr::new(ExprKind::Param(at as u32), v.type_oid).with_typmod(v.typmod);
+        let is_given = v.collation.oid != 0 && is_collatable(v.type_oid);
+        if is_given { value.collated(v.collation) } else { value }
     }
     /// The variable that a parameter stands for.
     pub fn variable(&self, parameter: u32) -> Option<Variable> {

@@ -75,8 +75,25 @@ const fn by_name_only(oid: Oid, name: &'static str, handler: Oid) -> AccessMetho
     }
 }
 
-/// All access methods of indexes, in the order of pg_am.
-pub(crate) static ACCESS_METHODS: [AccessMethod; 6] = [
+/// Storage parameters of bloom: bits of a row's signature, and how many of them each column sets. An inverted index has no
+/// signatures, so they are kept to be shown.
+static BLOOM_OPTIONS: [(&str, OptionValue); 33] = {
+    let mut options = [("length", OptionValue::Between(1, 4096)); 33];
+    let mut column = 1;
+    while column < options.len() {
+        options[column] = (BLOOM_COLUMNS[column - 1], OptionValue::Between(1, 4095));
+        column += 1;
+    }
+    options
+};
+#[rustfmt::skip]
+const BLOOM_COLUMNS: [&str; 32] = [
+    "col1", "col2", "col3", "col4", "col5", "col6", "col7", "col8", "col9", "col10", "col11", "col12", "col13", "col14", "col15", "col16",
+    "col17", "col18", "col19", "col20", "col21", "col22", "col23", "col24", "col25", "col26", "col27", "col28", "col29", "col30", "col31", "col32",
+];
+
+/// All access methods of indexes, in the order of pg_am; those that extensions bring are last.
+pub(crate) static ACCESS_METHODS: [AccessMethod; 7] = [
     AccessMethod {
         kind: Some(RelationKind::BTree),
         is_ordered: true,
@@ -127,6 +144,15 @@ pub(crate) static ACCESS_METHODS: [AccessMethod; 6] = [
         options: &[("autosummarize", OptionValue::Boolean), ("pages_per_range", OptionValue::Between(1, 131_072))],
         ..by_name_only(3580, "brin", 335)
     },
+    AccessMethod {
+        kind: Some(RelationKind::Inverted),
+        strategies: 1,
+        functions: 2,
+        options_function: 2,
+        can_store_other_type: false,
+        options: &BLOOM_OPTIONS,
+        ..by_name_only(15969, "bloom", 15960)
+    },
 ];
 
 impl AccessMethod {
@@ -140,6 +166,10 @@ impl AccessMethod {
     /// of system tables do.
     pub fn of(oid: Oid) -> &'static AccessMethod {
         AccessMethod::of_oid(oid).unwrap_or(&ACCESS_METHODS[0])
+    }
+    /// Whether indexes of any method have such a storage parameter.
+    pub fn some_has_option(name: &str) -> bool {
+        ACCESS_METHODS.iter().any(|method| method.options.iter().any(|(option, _)| *option == name))
     }
     /// What its indexes are in storage.
     pub fn storage_kind(&self) -> RelationKind {

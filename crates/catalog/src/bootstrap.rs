@@ -515,7 +515,9 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
             &[(PG_LANGUAGE, PLPGSQL)],
         )?;
     }
-    let indexes = ACCESS_METHODS.iter().map(|method| ((method.oid, method.name, method.handler), b'i'));
+    // Extensions bring theirs.
+    let built_in = ACCESS_METHODS.iter().filter(|method| !extension::is_member(method.oid));
+    let indexes = built_in.map(|method| ((method.oid, method.name, method.handler), b'i'));
     for ((oid, name, handler), kind) in std::iter::once((HEAP_METHOD, b't')).chain(indexes) {
         let row = [
             ("oid", Datum::Oid(oid)),

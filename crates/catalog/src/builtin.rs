@@ -58,6 +58,7 @@ tsv_files! {
     extension_proc = "extension_proc"; extension_operator = "extension_operator"; extension_opfamily = "extension_opfamily";
     extension_opclass = "extension_opclass"; extension_amop = "extension_amop"; extension_amproc = "extension_amproc";
     extension_type = "extension_type"; extension_cast = "extension_cast"; extension_aggregate = "extension_aggregate";
+    extension_ts_template = "extension_ts_template"; extension_ts_dict = "extension_ts_dict"; extension_am = "extension_am";
 }
 
 /// A system table's shape.

@@ -13,6 +13,7 @@ use super::bootstrap::fill_from;
 use super::builtin::{BUILTINS, FILES, FIRST_EXTENSION_OID, FIRST_USER_OID, Tsv, number};
 use super::ids::*;
 use super::store::CatalogWriter;
+use super::text_search::TextSearchKind;
 use kilndb_base::sync::LazyLock;
 use kilndb_base::{Oid, Result};
 use kilndb_types::inverted::InvertedClass;
@@ -36,11 +37,25 @@ impl Extension {
 
 pub const PLPGSQL: &str = "plpgsql";
 
-pub const EXTENSIONS: [Extension; 5] = [
+pub const EXTENSIONS: [Extension; 10] = [
+    Extension {
+        name: "bloom",
+        version: "1.0",
+        comment: "bloom access method - signature file based index",
+        schema: None,
+        trusted: false,
+    },
     Extension {
         name: "btree_gin",
         version: "1.3",
         comment: "support for indexing common datatypes in GIN",
+        schema: None,
+        trusted: true,
+    },
+    Extension {
+        name: "btree_gist",
+        version: "1.8",
+        comment: "support for indexing common datatypes in GiST",
         schema: None,
         trusted: true,
     },
@@ -65,11 +80,26 @@ pub const EXTENSIONS: [Extension; 5] = [
         schema: None,
         trusted: true,
     },
+    Extension { name: "pgcrypto", version: "1.4", comment: "cryptographic functions", schema: None, trusted: true },
     Extension {
         name: PLPGSQL,
         version: "1.0",
         comment: "PL/pgSQL procedural language",
         schema: Some("pg_catalog"),
+        trusted: true,
+    },
+    Extension {
+        name: "unaccent",
+        version: "1.1",
+        comment: "text search dictionary that removes accents",
+        schema: None,
+        trusted: true,
+    },
+    Extension {
+        name: "uuid-ossp",
+        version: "1.1",
+        comment: "generate universally unique identifiers (UUIDs)",
+        schema: None,
         trusted: true,
     },
 ];
@@ -91,6 +121,8 @@ pub fn may_go(oid: Oid) -> bool {
 /// An operator class of inverted indexes.
 pub struct InvertedOperatorClass {
     pub oid: Oid,
+    /// Its access method.
+    pub method: Oid,
     pub input_type: Oid,
     pub is_default: bool,
     pub class: InvertedClass,
@@ -105,46 +137,65 @@ pub(crate) static INVERTED_CLASSES: LazyLock<Vec<InvertedOperatorClass>> = LazyL
         let class = match r[0] {
             Some("pg_trgm") => InvertedClass::Trigram,
             Some("hstore") => InvertedClass::Hstore,
+            Some("bloom") => InvertedClass::Hashed(input_type),
             _ => InvertedClass::Ordered(input_type),
         };
-        InvertedOperatorClass { oid: number(r[oid]), input_type, is_default: r[is_default] == Some("t"), class }
+        InvertedOperatorClass {
+            oid: number(r[oid]),
+            method: number(r[method]),
+            input_type,
+            is_default: r[is_default] == Some("t"),
+            class,
+        }
     };
     file.rows.iter().filter(|r| AccessMethod::of(number(r[method])).has_terms()).map(of_row).collect()
 });
 
 /// System tables of members, with the indexes that find them by OID.
-pub const MEMBER_TABLES: [(Oid, Oid); 6] = [
+pub const MEMBER_TABLES: [(Oid, Oid); 9] = [
     (PG_PROC, PG_PROC_OID_INDEX),
     (PG_OPERATOR, PG_OPERATOR_OID_INDEX),
     (PG_OPFAMILY, PG_OPFAMILY_OID_INDEX),
     (PG_OPCLASS, PG_OPCLASS_OID_INDEX),
     (PG_TYPE, PG_TYPE_OID_INDEX),
     (PG_CAST, PG_CAST_OID_INDEX),
+    (PG_TS_TEMPLATE, PG_TS_TEMPLATE_OID_INDEX),
+    (PG_TS_DICT, PG_TS_DICT_OID_INDEX),
+    (PG_AM, PG_AM_OID_INDEX),
 ];
 
 /// The members of extensions that one system table describes.
 struct MemberFile {
     table: Oid,
     file: &'static Tsv,
-    /// The columns with a member's schema and owner; None: such members have neither.
-    schema_and_owner: Option<(&'static str, &'static str)>,
+    /// The columns with a member's schema and owner; None: such members have none.
+    schema: Option<&'static str>,
+    owner: Option<&'static str>,
 }
 
-fn files() -> [MemberFile; 6] {
-    let of_schema = |table, file, schema, owner| MemberFile { table, file, schema_and_owner: Some((schema, owner)) };
+fn files() -> [MemberFile; 9] {
+    let of_schema = |table, file, schema, owner| MemberFile { table, file, schema: Some(schema), owner: Some(owner) };
     [
         of_schema(PG_TYPE, &FILES.extension_type, "typnamespace", "typowner"),
         of_schema(PG_PROC, &FILES.extension_proc, "pronamespace", "proowner"),
         of_schema(PG_OPERATOR, &FILES.extension_operator, "oprnamespace", "oprowner"),
         of_schema(PG_OPFAMILY, &FILES.extension_opfamily, "opfnamespace", "opfowner"),
         of_schema(PG_OPCLASS, &FILES.extension_opclass, "opcnamespace", "opcowner"),
-        MemberFile { table: PG_CAST, file: &FILES.extension_cast, schema_and_owner: None },
+        MemberFile { table: PG_CAST, file: &FILES.extension_cast, schema: None, owner: None },
+        MemberFile {
+            table: PG_TS_TEMPLATE,
+            file: &FILES.extension_ts_template,
+            schema: Some("tmplnamespace"),
+            owner: None,
+        },
+        MemberFile { table: PG_AM, file: &FILES.extension_am, schema: None, owner: None },
+        of_schema(PG_TS_DICT, &FILES.extension_ts_dict, "dictnamespace", "dictowner"),
     ]
 }
 
 /// The column with the schema of a member; None: such members are in none.
 pub fn schema_column(table: Oid) -> Option<&'static str> {
-    files().iter().find(|f| f.table == table)?.schema_and_owner.map(|columns| columns.0)
+    files().iter().find(|f| f.table == table)?.schema
 }
 
 /// Members as (system table, OID).
@@ -172,6 +223,14 @@ pub fn collation_of_type(oid: Oid) -> Oid {
     file.rows.iter().find(|r| number::<Oid>(r[of]) == oid).map_or(0, |r| number(r[collation]))
 }
 
+/// Names of the text search objects of one kind.
+pub fn text_search_names(name: &str, kind: TextSearchKind) -> Vec<&'static str> {
+    let (table, _, _, column, _) = kind.table();
+    let Some(member) = files().into_iter().find(|f| f.table == table) else { return Vec::new() };
+    let column = member.file.column(column);
+    member.file.rows.iter().filter(|r| r[0] == Some(name)).filter_map(|r| r[column]).collect()
+}
+
 /// Signatures of the functions: name and types of the arguments.
 pub fn signatures(name: &str) -> Vec<(&'static str, Vec<Oid>)> {
     let file = &FILES.extension_proc;
@@ -192,11 +251,10 @@ pub fn insert_members(
     eval: &EvalContext<'_>,
 ) -> Result<()> {
     let is_its = |r: &[Option<&str>]| r.first() == Some(&Some(name));
-    for MemberFile { table, file, schema_and_owner } in files() {
+    for MemberFile { table, file, schema: in_schema, owner: owned_by } in files() {
         let mut extra = Vec::new();
-        if let Some((namespace, owned_by)) = schema_and_owner {
-            extra.extend([(namespace, Datum::Oid(schema)), (owned_by, Datum::Oid(owner))]);
-        }
+        extra.extend(in_schema.map(|column| (column, Datum::Oid(schema))));
+        extra.extend(owned_by.map(|column| (column, Datum::Oid(owner))));
         if table == PG_TYPE {
             extra.push(("typtypmod", Datum::Int4(-1)));
         }
@@ -245,10 +303,10 @@ pub fn insert_extension(
     Ok(())
 }
 
-/// The default class for a type that is no domain.
-pub fn default_inverted_class(type_oid: Oid, is_enum: bool) -> Option<Oid> {
+/// The default class of a method for a type that is no domain.
+pub fn default_inverted_class(method: Oid, type_oid: Oid, is_enum: bool) -> Option<Oid> {
     let fits = |c: &&InvertedOperatorClass| {
-        c.is_default && (c.input_type == type_oid || is_enum && c.input_type == oids::ANYENUM)
+        c.is_default && c.method == method && (c.input_type == type_oid || is_enum && c.input_type == oids::ANYENUM)
     };
     INVERTED_CLASSES.iter().find(fits).map(|c| c.oid)
 }

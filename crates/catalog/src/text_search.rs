@@ -59,6 +59,9 @@ impl TextSearchFiles {
     }
 }
 
+/// The function of the template that the extension unaccent brings.
+const UNACCENT_LEXIZE: Oid = 15953;
+
 /// What a template's function makes; the name that [`Dictionary::new`] knows it by.
 pub fn template_kind(lexize: Oid) -> Option<&'static str> {
     Some(match lexize {
@@ -67,6 +70,7 @@ pub fn template_kind(lexize: Oid) -> Option<&'static str> {
         3732 => "ispell",
         3741 => "thesaurus",
         12361 => "snowball",
+        UNACCENT_LEXIZE => "unaccent",
         _ => return None,
     })
 }

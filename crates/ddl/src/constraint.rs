@@ -242,6 +242,7 @@ impl Definitions<'_> {
             in_whole: false,
             is_part: false,
         };
+        super::index_class::check_options(new.method, &new.options)?;
         let index = self.insert_index(&table, &new, runtime)?;
         self.insert_constraint(
             &NewConstraint {

@@ -12,7 +12,7 @@ use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::privilege;
-use kilndb_catalog::{CatalogView, TypeInfo};
+use kilndb_catalog::{AccessMethod, CatalogView, TypeInfo};
 use kilndb_storage::{Persistence, RelationKind};
 use kilndb_syntax::raw::ConstrType as C;
 use kilndb_syntax::{Node, nodes};
@@ -406,7 +406,7 @@ impl Definitions<'_> {
             if name == "oids" {
                 continue;
             }
-            let is_known = KNOWN_OPTIONS.contains(&name) || is_index && INDEX_OPTIONS.contains(&name);
+            let is_known = KNOWN_OPTIONS.contains(&name) || is_index && AccessMethod::some_has_option(name);
             if !is_known && d.defnamespace() != Some("toast") {
                 return Err(Error::new(
                     sqlstate::INVALID_PARAMETER_VALUE,
@@ -685,10 +685,6 @@ pub(super) fn insert_attributes(
 }
 
 /// Storage parameters that PostgreSQL knows; here they are kept and shown.
-/// Of indexes alone; which method has which is `index_class`'s to say.
-const INDEX_OPTIONS: &[&str] =
-    &["fastupdate", "gin_pending_list_limit", "deduplicate_items", "pages_per_range", "autosummarize"];
-
 pub(super) const KNOWN_OPTIONS: &[&str] = &[
     "fillfactor",
     "parallel_workers",

@@ -12,6 +12,7 @@ use kilndb_catalog::extension::{self, Extension, MEMBER_TABLES, PLPGSQL, schema_
 use kilndb_catalog::ids::*;
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::temporary::is_temporary;
+use kilndb_catalog::text_search::TextSearchKind;
 use kilndb_syntax::raw::DropBehavior;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -134,6 +135,11 @@ impl Definitions<'_> {
     fn refuse_installed_names(&mut self, e: &Extension, schema: Oid, runtime: &dyn Runtime) -> Result<()> {
         for name in extension::type_names(e.name) {
             self.refuse_taken_type(schema, name, runtime)?;
+        }
+        for kind in [TextSearchKind::Template, TextSearchKind::Dictionary] {
+            for name in extension::text_search_names(e.name, kind) {
+                self.refuse_taken_text_search(kind, schema, name)?;
+            }
         }
         for (function, types) in extension::signatures(e.name) {
             let rows =

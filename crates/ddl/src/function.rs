@@ -650,7 +650,7 @@ impl Definitions<'_> {
 
     /// A body in SQL syntax names the same under every search path.
     fn keep_body(&mut self, oid: Oid, body: &str, runtime: &dyn Runtime) -> Result<()> {
-        let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
+        let key = RoutineKey { oid, types: Vec::new(), collation: 0, table: 0, trigger: 0 };
         let definition = self.context_mut().with_catalog(runtime, |host| {
             let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
             definition_of(host, &info, &key, true)
@@ -664,7 +664,7 @@ impl Definitions<'_> {
 
     /// Has the language check the body.
     fn validate_routine(&mut self, oid: Oid, source: &str, body: &str, runtime: &dyn Runtime) -> Result<()> {
-        let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
+        let key = RoutineKey { oid, types: Vec::new(), collation: 0, table: 0, trigger: 0 };
         let (definition, info) = self.context_mut().with_catalog(runtime, |host| {
             let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
             Ok((definition_of(host, &info, &key, true)?, info))

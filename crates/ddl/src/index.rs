@@ -89,7 +89,7 @@ impl Definitions<'_> {
                 format!("cannot create index on relation \"{}\"", table.name),
             ));
         }
-        let method = index_class::method_of(s.access_method())?;
+        let method = self.index_method(s.access_method())?;
         index_class::check_method(s, method)?;
         let table = self.lock_tree_online(&table, self.table_lock(), runtime)?;
         let Some(new) = self.new_index(&table, s, method, runtime)? else { return Ok(()) };

@@ -4,23 +4,15 @@ use super::Definitions;
 use crate::client::Runtime;
 use crate::host::default_class;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::ids::PG_OPCLASS;
+use kilndb_catalog::extension::is_member;
+use kilndb_catalog::ids::{PG_AM, PG_AM_NAME_INDEX, PG_OPCLASS};
 use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{AccessMethod, BTREE_METHOD, CatalogView, OptionValue};
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
 use kilndb_types::inverted::InvertedClass;
 use kilndb_types::types::folding;
-use kilndb_types::{key, oids};
-
-pub(super) fn method_of(name: Option<&str>) -> Result<Oid> {
-    let Some(name) = name else { return Ok(BTREE_METHOD) };
-    match AccessMethod::named(name) {
-        Some(method) if method.kind.is_some() => Ok(method.oid),
-        Some(_) => Err(Error::unsupported(format!("access method \"{name}\" is not supported"))),
-        None => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{name}\" does not exist"))),
-    }
-}
+use kilndb_types::{Datum, key, oids};
 
 /// What an index of this method cannot be.
 pub(super) fn check_method(s: &nodes::IndexStmt, method: Oid) -> Result<()> {
@@ -54,6 +46,22 @@ pub(super) fn check_order(e: &nodes::IndexElem, method: Oid) -> Result<()> {
 }
 
 impl Definitions<'_> {
+    /// The access method of that name, if the database has it: an extension may have to bring it.
+    pub(super) fn known_method(&mut self, name: &str) -> Result<Option<&'static AccessMethod>> {
+        let Some(method) = AccessMethod::named(name) else { return Ok(None) };
+        let is_there = !is_member(method.oid)
+            || !self.context_mut().catalog_lookup(PG_AM, PG_AM_NAME_INDEX, &[Datum::text(name)])?.is_empty();
+        Ok(is_there.then_some(method))
+    }
+    pub(super) fn index_method(&mut self, name: Option<&str>) -> Result<Oid> {
+        let Some(name) = name else { return Ok(BTREE_METHOD) };
+        match self.known_method(name)? {
+            Some(method) if method.kind.is_some() => Ok(method.oid),
+            Some(_) => Err(Error::unsupported(format!("access method \"{name}\" is not supported"))),
+            None => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{name}\" does not exist"))),
+        }
+    }
+
     /// The class of an index column: that of the name, or the default one.
     pub(super) fn index_class(
         &mut self,
@@ -178,7 +186,7 @@ impl Definitions<'_> {
             InvertedClass::Array(element) => element,
             InvertedClass::TsVector | InvertedClass::Jsonb | InvertedClass::Hstore => oids::TEXT,
             InvertedClass::JsonbPath | InvertedClass::Trigram => oids::INT4,
-            InvertedClass::Ordered(_) => type_oid,
+            InvertedClass::Ordered(_) | InvertedClass::Hashed(_) => type_oid,
         })
     }
 }

@@ -23,17 +23,6 @@ const ITEM_FUNCTION: i32 = 2;
 
 const INTERNAL: Oid = 2281;
 
-pub(super) fn method_named(name: &str) -> Result<&'static AccessMethod> {
-    if let Some(found) = AccessMethod::named(name) {
-        return Ok(found);
-    }
-    if name == "heap" {
-        let message = format!("access method \"{name}\" is not of type INDEX");
-        return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
-    }
-    Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{name}\" does not exist")))
-}
-
 /// An operator or a function of a family.
 struct Member {
     is_function: bool,
@@ -78,10 +67,21 @@ fn names_of(list: &kilndb_syntax::CastNodeList<nodes::String>) -> Vec<&str> {
 }
 
 impl Definitions<'_> {
+    pub(super) fn method_named(&mut self, name: &str) -> Result<&'static AccessMethod> {
+        if let Some(found) = self.known_method(name)? {
+            return Ok(found);
+        }
+        if name == "heap" {
+            let message = format!("access method \"{name}\" is not of type INDEX");
+            return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
+        Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{name}\" does not exist")))
+    }
+
     pub fn create_operator_family(&mut self, s: &nodes::CreateOpFamilyStmt, runtime: &dyn Runtime) -> Result<()> {
         let names = names_of(s.opfamilyname());
         let (schema, _) = self.creation_schema(split(&names).0, false, runtime)?;
-        let method = method_named(s.amname().unwrap_or(""))?;
+        let method = self.method_named(s.amname().unwrap_or(""))?;
         if !self.context().is_superuser() {
             return Err(superuser_only("create an operator family"));
         }
@@ -127,7 +127,7 @@ impl Definitions<'_> {
         let names = names_of(s.opclassname());
         let name = split(&names).1;
         let (schema, _) = self.creation_schema(split(&names).0, false, runtime)?;
-        let method = method_named(s.amname().unwrap_or(""))?;
+        let method = self.method_named(s.amname().unwrap_or(""))?;
         if !self.context().is_superuser() {
             return Err(superuser_only("create an operator class"));
         }
@@ -218,7 +218,7 @@ impl Definitions<'_> {
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let method = method_named(s.amname().unwrap_or(""))?;
+        let method = self.method_named(s.amname().unwrap_or(""))?;
         let names = names_of(s.opfamilyname());
         let family = self.operator_object(Kind::Family, method, &names, runtime)?;
         if !self.context().is_superuser() {
@@ -336,7 +336,10 @@ impl Definitions<'_> {
         let order_family = super::strings(item.order_family());
         let sort_family = match order_family.as_slice() {
             [] => 0,
-            names => self.operator_object(Kind::Family, method_named("btree")?, names, runtime)?,
+            names => {
+                let method = AccessMethod::of(BTREE_METHOD);
+                self.operator_object(Kind::Family, method, names, runtime)?
+            }
         };
         if operator.left == 0 || operator.right == 0 {
             return Err(invalid("index operators must be binary"));

@@ -2,7 +2,6 @@
 //! of.
 
 use super::Definitions;
-use super::operator_class::method_named;
 use super::text_search::split;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -71,13 +70,13 @@ pub(super) fn kind_of(object: O::Type) -> Option<Kind> {
 }
 
 /// Commands name the access method first.
-fn method_and_names<'a>(object: Node<'a>) -> Result<(&'static AccessMethod, Vec<&'a str>)> {
+fn name_of_method<'a>(object: Node<'a>) -> Result<(&'a str, Vec<&'a str>)> {
     let Node::NodeList(list) = object else { return Err(Error::internal("an operator class without a name")) };
     let mut names = super::strings(list);
     if names.is_empty() {
         return Err(Error::internal("an operator class without an access method"));
     }
-    Ok((method_named(names.remove(0))?, names))
+    Ok((names.remove(0), names))
 }
 
 fn missing(kind: Kind, method: &AccessMethod, names: &[&str]) -> Error {
@@ -87,6 +86,11 @@ fn missing(kind: Kind, method: &AccessMethod, names: &[&str]) -> Error {
 }
 
 impl Definitions<'_> {
+    fn method_and_names<'a>(&mut self, object: Node<'a>) -> Result<(&'static AccessMethod, Vec<&'a str>)> {
+        let (method, names) = name_of_method(object)?;
+        Ok((self.method_named(method)?, names))
+    }
+
     pub(super) fn operator_object_in(
         &mut self,
         kind: Kind,
@@ -179,7 +183,7 @@ impl Definitions<'_> {
         new_name: &str,
         runtime: &dyn Runtime,
     ) -> Result<String> {
-        let (method, names) = method_and_names(s.object())?;
+        let (method, names) = self.method_and_names(s.object())?;
         let oid = self.operator_object(kind, method, &names, runtime)?;
         let row = self.owned_operator_object(kind, oid, &names)?;
         let columns = kind.columns();
@@ -196,7 +200,7 @@ impl Definitions<'_> {
         kind: Kind,
         runtime: &dyn Runtime,
     ) -> Result<String> {
-        let (method, names) = method_and_names(s.object())?;
+        let (method, names) = self.method_and_names(s.object())?;
         let oid = self.operator_object(kind, method, &names, runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
         let row = self.owned_operator_object(kind, oid, &names)?;
@@ -217,7 +221,7 @@ impl Definitions<'_> {
         owner: Oid,
         runtime: &dyn Runtime,
     ) -> Result<String> {
-        let (method, names) = method_and_names(s.object())?;
+        let (method, names) = self.method_and_names(s.object())?;
         let oid = self.operator_object(kind, method, &names, runtime)?;
         self.owned_operator_object(kind, oid, &names)?;
         self.require_new_owner(owner, None, runtime)?;
@@ -232,7 +236,7 @@ impl Definitions<'_> {
         kind: Kind,
         runtime: &dyn Runtime,
     ) -> Result<(Oid, Oid)> {
-        let (method, names) = method_and_names(object)?;
+        let (method, names) = self.method_and_names(object)?;
         let oid = self.operator_object(kind, method, &names, runtime)?;
         self.owned_operator_object(kind, oid, &names)?;
         Ok((kind.columns().table, oid))
@@ -247,7 +251,7 @@ impl Definitions<'_> {
     ) -> Result<String> {
         let mut targets = Vec::new();
         for object in s.objects() {
-            let found = method_and_names(object).and_then(|(method, names)| {
+            let found = self.method_and_names(object).and_then(|(method, names)| {
                 let oid = self.operator_object(kind, method, &names, runtime)?;
                 Ok((oid, names))
             });

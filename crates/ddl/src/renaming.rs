@@ -271,7 +271,7 @@ pub(super) fn bound_parts<'t>(
         (PG_PROC, _) if column == "prosqlbody" => {
             let missing = || Error::internal("a function vanished");
             let info = catalog.function_by_oid(row.oid("oid"))?.ok_or_else(missing)?;
-            let key = RoutineKey { oid: info.oid, types: Vec::new(), table: 0, trigger: 0 };
+            let key = RoutineKey { oid: info.oid, types: Vec::new(), collation: 0, table: 0, trigger: 0 };
             let definition = definition_of(host, &info, &key, true)?;
             let arguments = Arguments { definition: &definition, values: &[] };
             Ok(vec![("", BoundText::queries(text, catalog, Some(&Variables::new(&arguments)))?)])

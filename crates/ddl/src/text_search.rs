@@ -109,6 +109,11 @@ impl Definitions<'_> {
     ) -> Result<Oid> {
         let (schema, name) = split(names);
         let (schema, _) = self.creation_schema(schema, false, runtime)?;
+        self.refuse_taken_text_search(kind, schema, name)?;
+        Ok(schema)
+    }
+    /// 23505 if the schema has such an object of that name.
+    pub(super) fn refuse_taken_text_search(&mut self, kind: TextSearchKind, schema: Oid, name: &str) -> Result<()> {
         let (table, index, _, name_column, schema_column) = kind.table();
         if !self.context_mut().catalog_lookup(table, index, &[Datum::text(name), Datum::Oid(schema)])?.is_empty() {
             let table_name = match kind {
@@ -122,7 +127,7 @@ impl Definitions<'_> {
             return Err(Error::new(sqlstate::UNIQUE_VIOLATION, message)
                 .with_detail(format!("Key ({name_column}, {schema_column})=({name}, {schema}) already exists.")));
         }
-        Ok(schema)
+        Ok(())
     }
 
     pub fn define_text_search(&mut self, s: &nodes::DefineStmt, runtime: &dyn Runtime) -> Result<String> {

@@ -5,15 +5,20 @@ use crate::ispell::Ispell;
 use crate::remembered;
 use crate::synonym::Synonyms;
 use crate::thesaurus::Thesaurus;
+use crate::unaccent::Unaccent;
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::sync::atomic::AtomicU64;
 use kilndb_base::sync::atomic::Ordering::Relaxed;
+use kilndb_base::work::SmallSteps;
 use kilndb_base::{Error, Result, sqlstate};
 use std::borrow::Cow;
 use waken_snowball::Algorithm;
 
 /// Longer tokens are no words of a language: they are not stemmed.
 const STEMMED_BYTES_MAX: usize = 1000;
+
+/// What replacing a character is taken for.
+const FILTER_UNITS_PER_CHARACTER: usize = 30;
 
 /// A lexeme that a token becomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +49,7 @@ enum DictionaryKind {
     Synonym(Synonyms),
     Ispell(Box<Ispell>),
     Thesaurus(Thesaurus),
+    Unaccent(Unaccent),
 }
 
 #[derive(Debug)]
@@ -115,6 +121,7 @@ impl Dictionary {
             "synonym" => Dictionary::synonym(options, source),
             "ispell" => Dictionary::ispell(options, source),
             "thesaurus" => Dictionary::thesaurus_with(options, source),
+            "unaccent" => Dictionary::unaccent(options, source),
             other => {
                 Err(Error::unsupported(format!("dictionaries of text search template \"{other}\" are not supported")))
             }
@@ -195,6 +202,40 @@ impl Dictionary {
         Ok(Dictionary::of(DictionaryKind::Thesaurus(Thesaurus::new(&file, dictionary)?), HashSet::new()))
     }
 
+    fn unaccent(options: &[(String, String)], source: &dyn DictionarySource) -> Result<Dictionary> {
+        let mut rules = None;
+        for (name, value) in options {
+            match name.as_str() {
+                "rules" => set_once(&mut rules, "Rules", || DataFile::open(source, value, "rules", "unaccent"))?,
+                _ => return Err(invalid(format!("unrecognized Unaccent parameter: \"{name}\""))),
+            }
+        }
+        let rules = rules.ok_or_else(|| invalid("missing Rules parameter"))?;
+        Ok(Dictionary::of(DictionaryKind::Unaccent(Unaccent::new(&rules)?), HashSet::new()))
+    }
+
+    /// What a filtering dictionary makes of a token for the dictionaries behind it; None: it leaves it as it is, or the
+    /// dictionary is no such one.
+    pub(crate) fn filtered(&self, token: &str) -> Option<String> {
+        match &self.kind {
+            DictionaryKind::Unaccent(unaccent) => unaccent.replaced(token),
+            _ => None,
+        }
+    }
+    /// The same of a long text, which the session may cancel.
+    pub fn filtered_text(&self, text: &str) -> Result<Option<String>> {
+        let mut steps = SmallSteps::default();
+        match &self.kind {
+            DictionaryKind::Unaccent(unaccent) => {
+                unaccent.replaced_in_steps(text, || steps.step(FILTER_UNITS_PER_CHARACTER))
+            }
+            _ => Ok(None),
+        }
+    }
+    /// Whether the dictionary changes tokens for those behind it, and never knows one itself.
+    pub fn is_filter(&self) -> bool {
+        matches!(self.kind, DictionaryKind::Unaccent(_))
+    }
     /// Whether the dictionary gives one lexeme at most, for one token, so that [`Dictionary::lexize`] tells all.
     pub(crate) fn gives_single_lexemes(&self) -> bool {
         matches!(self.kind, DictionaryKind::Simple { .. } | DictionaryKind::Snowball(_))
@@ -213,6 +254,9 @@ impl Dictionary {
             }
             DictionaryKind::Synonym(synonyms) => synonyms.lexemes(token),
             DictionaryKind::Thesaurus(thesaurus) => thesaurus.step(None, token).result,
+            DictionaryKind::Unaccent(unaccent) => {
+                unaccent.replaced(token).map(|word| vec![NormalizedLexeme::from(word)])
+            }
             DictionaryKind::Ispell(ispell) => {
                 let mut found = ispell.lexemes(&lower(token))?;
                 found.retain(|l| !self.stop_words.contains(&l.word));
@@ -242,15 +286,16 @@ impl Dictionary {
             DictionaryKind::Snowball(algorithm) => {
                 Some(remembered::or_made(self.number, token, out, |out| self.stem_to(*algorithm, token, out)))
             }
-            DictionaryKind::Synonym(_) | DictionaryKind::Ispell(_) | DictionaryKind::Thesaurus(_) => {
-                self.lexemes(token).map(|all| match all.into_iter().next() {
-                    Some(lexeme) => {
-                        out.push_str(&lexeme.word);
-                        SingleLexeme::Lexeme
-                    }
-                    None => SingleLexeme::StopWord,
-                })
-            }
+            DictionaryKind::Synonym(_)
+            | DictionaryKind::Ispell(_)
+            | DictionaryKind::Thesaurus(_)
+            | DictionaryKind::Unaccent(_) => self.lexemes(token).map(|all| match all.into_iter().next() {
+                Some(lexeme) => {
+                    out.push_str(&lexeme.word);
+                    SingleLexeme::Lexeme
+                }
+                None => SingleLexeme::StopWord,
+            }),
         }
     }
     fn stem_to(&self, algorithm: Algorithm, token: &str, out: &mut String) -> SingleLexeme {

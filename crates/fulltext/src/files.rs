@@ -35,6 +35,7 @@ const BUILT_IN: &[(&str, &str)] = built_in! {
     "nepali.stop" "norwegian.stop" "portuguese.stop" "russian.stop" "spanish.stop" "swedish.stop" "turkish.stop"
     "synonym_sample.syn" "thesaurus_sample.ths" "ispell_sample.dict" "ispell_sample.affix" "hunspell_sample.affix"
     "hunspell_sample_long.dict" "hunspell_sample_long.affix" "hunspell_sample_num.dict" "hunspell_sample_num.affix"
+    "unaccent.rules"
 };
 
 /// The text of a file, and what messages call it.

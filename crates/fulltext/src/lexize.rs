@@ -7,6 +7,7 @@ use crate::dictionary::{Dictionary, Lexemes, NormalizedLexeme};
 use crate::parser::Token;
 use crate::thesaurus::{PartialMatch, Thesaurus};
 use kilndb_base::{Result, work};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -96,13 +97,18 @@ impl<'c, 'a> Lexizer<'c, 'a> {
     /// Takes one token after the other, until a dictionary knows one or asks for more.
     fn ask_dictionaries(&mut self) -> Option<Lexemes> {
         while let Some(token) = self.waiting.front() {
+            let mut text = Cow::Borrowed(token.text);
             for (i, entry) in self.config.dictionaries(token.kind).iter().enumerate().skip(self.place) {
+                if entry.dictionary.is_filter() {
+                    text = entry.dictionary.filtered(&text).map_or(text, Cow::Owned);
+                    continue;
+                }
                 let (found, begun) = match entry.dictionary.thesaurus() {
                     Some(thesaurus) => {
-                        let step = thesaurus.step(None, token.text);
+                        let step = thesaurus.step(None, &text);
                         (step.result, step.begun)
                     }
-                    None => (entry.dictionary.lexemes(token.text), None),
+                    None => (entry.dictionary.lexemes(&text), None),
                 };
                 if let Some(begun) = begun {
                     let known = found.map(|lexemes| (0, lexemes));

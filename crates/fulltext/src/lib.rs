@@ -25,6 +25,7 @@ pub mod statistics;
 pub mod stored;
 mod synonym;
 mod thesaurus;
+mod unaccent;
 pub mod vector;
 pub mod vector_ops;
 

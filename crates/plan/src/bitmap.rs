@@ -10,6 +10,7 @@ use super::expression::CExpr;
 use super::key_bitmap::{KeyBitmap, may_find_keys};
 use super::scan::{ScanChoice, TableScan};
 use super::*;
+use kilndb_catalog::operator_class::EQUAL;
 use kilndb_catalog::{Index, Table, inverted};
 use kilndb_types::inverted::InvertedClass;
 use kilndb_types::oids;
@@ -147,6 +148,13 @@ fn combined(mut paths: Vec<BitmapPath>, size: TableSize) -> Option<BitmapPath> {
     }
 }
 
+/// Whether an inverted index finds all that a condition is true of: its terms are told apart and sorted by their bytes,
+/// which a collation's rules may not do.
+fn is_told_by_terms(p: &Expr, class: &InvertedClass, strategy: u16) -> bool {
+    let is_sorted = matches!(class, InvertedClass::Ordered(_)) && strategy != u16::from(EQUAL);
+    p.collation.collation.rules.is_none_or(|rules| rules.is_deterministic && !is_sorted)
+}
+
 impl Planner<'_> {
     /// The cheapest bitmap for these conditions. `with_implied`: the conditions, and those that follow from them.
     pub(super) fn bitmap_path(
@@ -206,6 +214,9 @@ impl Planner<'_> {
                 let operator = if let ExprKind::Func(f) = &turned.kind { f.operator } else { 0 };
                 let Some(strategy) = inverted::strategy(key.opclass, operator) else { continue };
                 let class = inverted::inverted_class(key.opclass, key.type_oid, self.catalog)?;
+                if !is_told_by_terms(p, &class, strategy) {
+                    continue;
+                }
                 found.push(InvertedMatch {
                     column,
                     class,

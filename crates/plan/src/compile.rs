@@ -5,7 +5,7 @@ use super::expression::RoutineCall;
 use super::expression::{CExpr, CSubscript, RowComparison};
 use super::expression::{SubPlanKind, SubPlanUse};
 use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::collation::of_pair;
+use kilndb_bind::collation::{of_arguments, of_pair};
 use kilndb_bind::ir::*;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_types::functions::descriptor::{IntOp, IntWidth, Support};
@@ -378,6 +378,7 @@ impl Planner<'_> {
                 strict: f.strict,
                 returns_set: f.returns_set,
                 argument_types: f.args.iter().map(|a| a.ty).collect(),
+                collation: of_arguments(&f.args).oid,
                 result_type: e.ty,
                 is_polymorphic: self.is_polymorphic(f.oid),
                 expected: f.expected.clone(),

@@ -322,6 +322,8 @@ pub struct RoutineCall {
     pub returns_set: bool,
     /// The types of the arguments in this call.
     pub argument_types: Vec<Oid>,
+    /// What its parameters are compared by, if it is not what their types say; 0: it is.
+    pub collation: Oid,
     pub result_type: Oid,
     pub is_polymorphic: bool,
     /// The columns that the caller wants of a routine that returns RECORD.
@@ -342,6 +344,7 @@ impl RoutineCall {
             strict: function.strict,
             returns_set: false,
             argument_types,
+            collation: 0,
             result_type: function.return_type,
             is_polymorphic: polymorphic(function.return_type) || function.arg_types.iter().any(|t| polymorphic(*t)),
             expected: None,

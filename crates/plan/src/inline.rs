@@ -84,7 +84,8 @@ impl<'a> Inliner<'a> {
     /// A body that cannot be bound is left to the call.
     fn body(&mut self, info: &FunctionInfo, f: &FuncExpr, result: &[(Oid, i32)]) -> Option<BoundBody> {
         let types: Vec<Oid> = f.args.iter().map(|a| a.ty).collect();
-        let bound = bind_body(info, &types, result, self.catalog, self.free).ok()??;
+        let collation = kilndb_bind::collation::of_arguments(&f.args);
+        let bound = bind_body(info, (&types, collation), result, self.catalog, self.free).ok()??;
         self.free = bound.free;
         Some(bound)
     }

@@ -10,6 +10,7 @@ use crate::tree::*;
 use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_sql::routine::{self, Definition, IntegerExpression, RoutineKind, Spi, SpiPrepared, VariableExpression};
+use kilndb_types::collation::Collation;
 use kilndb_types::oids;
 
 /// Types that variables happened to have, and what was prepared for them.
@@ -152,6 +153,9 @@ impl Names for Catalog<'_, '_> {
             table.last().map_or("", String::as_str)
         );
         Err(Error::new(sqlstate::UNDEFINED_COLUMN, message))
+    }
+    fn collation(&mut self, parts: &[String]) -> Result<Collation> {
+        self.spi.collation(&parts.iter().map(String::as_str).collect::<Vec<_>>())
     }
     fn type_of_rows(&mut self, parts: &[String]) -> Result<TypeInfo> {
         let names: Vec<&str> = parts.iter().map(String::as_str).collect();

@@ -9,6 +9,7 @@
 
 use crate::namespace::NamespacePosition;
 use kilndb_base::{Oid, SqlState};
+use kilndb_types::collation::Collation;
 use std::sync::Arc;
 
 pub type Slot = usize;
@@ -87,6 +88,8 @@ pub struct ScalarVariable {
     pub name: String,
     pub line: u32,
     pub ty: TypeInfo,
+    /// What COLLATE says.
+    pub collation: Option<Collation>,
     pub constant: bool,
     pub not_null: bool,
     pub default: Option<Expr>,

@@ -12,6 +12,7 @@ use kilndb_sql::routine::{
     self, RowColumn, TriggerEvent, TriggerOperation, TriggerTime, TupleDescriptor, VariableConflict, VariableScope,
     VariableValues,
 };
+use kilndb_types::collation::Collation;
 use kilndb_types::{Array, Datum, Record, oids};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -151,6 +152,14 @@ impl<'r> Vars<'r> {
     }
 
     /// The type of a slot as it is now.
+    /// What a variable's texts are compared by: what it declares, else what the routine was called with.
+    fn collation_of(&self, slot: Slot) -> Collation {
+        match self.variable(slot) {
+            Ok(Variable::Scalar(v)) => v.collation.unwrap_or(self.routine.definition.collation),
+            Ok(_) | Err(_) => Collation::default(),
+        }
+    }
+
     pub fn type_of(&self, slot: Slot) -> Result<(Oid, i32)> {
         Ok(match self.variable(slot)? {
             Variable::Scalar(v) => self.scalar_type(slot, v),
@@ -266,7 +275,8 @@ impl Scope<'_, '_> {
         if self.vars.routine.is_dynamic(slot) {
             self.noted.borrow_mut().push((slot, type_oid));
         }
-        Ok(routine::Variable { number: slot as u32, type_oid, typmod })
+        let collation = self.vars.collation_of(slot);
+        Ok(routine::Variable { number: slot as u32, type_oid, typmod, collation })
     }
 }
 

@@ -16,12 +16,13 @@ use kilndb_auth::password::{self, PasswordKind, PasswordMethod};
 use kilndb_auth::scram::{self, ExchangeFacts, ScramExchange, ScramStep};
 use kilndb_base::sync::Arc;
 use kilndb_base::sync::atomic::Ordering;
-use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_base::{Error, Result, Severity, sqlstate, work};
 use kilndb_context::Cluster;
 use kilndb_context::authentication::ConnectionRules;
 use kilndb_sql::session::StartupOptions;
 use kilndb_types::Datum;
 use kilndb_wire::frontend;
+use std::cell::OnceCell;
 use std::net::IpAddr;
 
 /// Microseconds from 1970 to 2000.
@@ -119,16 +120,28 @@ enum Exchange {
 }
 
 /// What rules ask.
-struct ServerRuleHost<'a>(&'a Cluster);
+struct ServerRuleHost<'a> {
+    cluster: &'a Cluster,
+    /// Asked for once, however many rules want it.
+    name: OnceCell<Option<String>>,
+}
 
 impl Membership for ServerRuleHost<'_> {
     fn is_member(&self, role: &str, of: &str) -> Result<bool> {
-        self.0.is_member(role, of)
+        self.cluster.is_member(role, of)
     }
 }
 impl RuleHost for ServerRuleHost<'_> {
     fn own_addresses(&self) -> Vec<(IpAddr, IpAddr)> {
         machine::own_addresses()
+    }
+    fn verified_name(&self, address: IpAddr) -> Result<Option<String>> {
+        if let Some(known) = self.name.get() {
+            return Ok(known.clone());
+        }
+        // A server of names may let one wait: nobody else waits meanwhile.
+        let found = work::apart(|| machine::verified_host_name(address))?;
+        Ok(self.name.get_or_init(|| found).clone())
     }
 }
 
@@ -148,7 +161,8 @@ pub fn begin(
         database: &options.database,
         role: &options.user,
     };
-    let rule = match rules.hba.find(&facts, &ServerRuleHost(cluster))? {
+    let host = ServerRuleHost { cluster, name: OnceCell::new() };
+    let rule = match in_time(runtime, || rules.hba.find(&facts, &host))? {
         Some(rule) if rule.method == Method::Reject => return Err(rejected("pg_hba.conf rejects connection", &facts)),
         Some(rule) => rule.clone(),
         None => return Err(rejected("no pg_hba.conf entry", &facts)),
@@ -369,7 +383,7 @@ impl Login {
     }
 
     fn check_map(&self, system_user: &str, shared: &ServerShared) -> Outcome<()> {
-        let host = ServerRuleHost(&shared.instance.cluster);
+        let host = ServerRuleHost { cluster: &shared.instance.cluster, name: OnceCell::new() };
         let may = self.rules.ident.check(self.rule.map.as_deref(), self.role(), system_user, &host);
         may.map_err(|reason| self.failed(Some(reason)))
     }

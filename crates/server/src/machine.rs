@@ -5,7 +5,7 @@ use kilndb_base::sync::{Mutex, MutexGuard};
 use kilndb_base::work;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 
 /// A user's name is asked for again after so long.
 const ASKED_AGAIN_NANOS: u64 = 10_000_000_000;
@@ -66,6 +66,53 @@ pub fn user_name(id: u32) -> String {
     unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned()
 }
 
+/// The longest name of a host (RFC 1035), and a zero.
+const HOST_NAME_BYTES: usize = 256;
+
+/// The name that an address has, if that name has the address too: whoever answers for addresses may say what he wants
+/// of their names. The machine may have to ask others.
+pub fn verified_host_name(address: IpAddr) -> Option<String> {
+    let name = host_name(address)?;
+    let found = (name.as_str(), 0).to_socket_addrs().ok()?;
+    found.into_iter().any(|found| found.ip().to_canonical() == address).then_some(name)
+}
+
+fn host_name(address: IpAddr) -> Option<String> {
+    // SAFETY: all bytes zero is a value of these types.
+    let (mut v4, mut v6): (libc::sockaddr_in, libc::sockaddr_in6) = unsafe { std::mem::zeroed() };
+    let (place, size) = match address {
+        IpAddr::V4(ip) => {
+            v4.sin_family = libc::AF_INET as libc::sa_family_t;
+            v4.sin_addr.s_addr = u32::from_ne_bytes(ip.octets());
+            ((&raw const v4).cast::<libc::sockaddr>(), size_of_val(&v4))
+        }
+        IpAddr::V6(ip) => {
+            v6.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            v6.sin6_addr.s6_addr = ip.octets();
+            ((&raw const v6).cast::<libc::sockaddr>(), size_of_val(&v6))
+        }
+    };
+    let mut room: [libc::c_char; HOST_NAME_BYTES] = [0; HOST_NAME_BYTES];
+    // SAFETY: the address is one of the family and size that it says, both places live through the call, and no service is
+    // asked for.
+    let failed = unsafe {
+        libc::getnameinfo(
+            place,
+            size as libc::socklen_t,
+            room.as_mut_ptr(),
+            room.len() as libc::socklen_t,
+            std::ptr::null_mut(),
+            0,
+            libc::NI_NAMEREQD,
+        )
+    };
+    if failed != 0 {
+        return None;
+    }
+    // SAFETY: the call has written a name that ends in a zero.
+    unsafe { CStr::from_ptr(room.as_ptr()) }.to_str().ok().map(str::to_string)
+}
+
 /// Names of users that were asked for lately.
 #[derive(Default)]
 pub struct UserNames {
@@ -108,6 +155,16 @@ mod tests {
     fn the_machine_has_a_loopback_address() {
         let loopback = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(255, 0, 0, 0)));
         assert!(own_addresses().contains(&loopback), "{:?}", own_addresses());
+    }
+
+    #[test]
+    fn names_of_addresses_are_verified() {
+        // Which name it has is the machine's affair.
+        if let Some(name) = host_name(IpAddr::V4(Ipv4Addr::LOCALHOST)) {
+            assert_eq!(verified_host_name(IpAddr::V4(Ipv4Addr::LOCALHOST)), Some(name));
+        }
+        // TEST-NET-3 (RFC 5737) has no names.
+        assert_eq!(verified_host_name(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 77))), None);
     }
 
     #[test]

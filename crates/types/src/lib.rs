@@ -32,6 +32,7 @@ pub mod numeric;
 pub mod oids;
 pub mod partition_hash;
 pub mod pattern;
+mod pgcrypto;
 pub mod pieces;
 pub mod range;
 pub(crate) mod range_aggregate;

@@ -361,3 +361,18 @@ fn ordered_values() {
     }
     tally.check();
 }
+
+#[test]
+fn hashed_values() {
+    let mut random = Generator(78);
+    let mut tallies = [Tally(0, 0, 0), Tally(0, 0, 0)];
+    for _ in 0..20_000 {
+        let (value, other) = (random.below(10), random.below(10));
+        let number = |n: usize| Datum::Int4(n as i32 - 5);
+        let text = |n: usize| Datum::text("ab".repeat(n));
+        // int4eq, texteq
+        tallies[0].add(check(InvertedClass::Hashed(INT4), 1, 65, &number(value), &number(other)));
+        tallies[1].add(check(InvertedClass::Hashed(TEXT), 1, 67, &text(value), &text(other)));
+    }
+    tallies.iter().for_each(Tally::check);
+}

@@ -36,12 +36,17 @@ impl ConnectionKind {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AddressRule {
     All,
+    /// The client's address has this name, and the name that address; with a dot before it: a name that ends so.
+    HostName(String),
     SameHost,
     SameNet,
-    Network { address: IpAddr, mask: IpAddr },
+    Network {
+        address: IpAddr,
+        mask: IpAddr,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,12 +123,24 @@ pub struct ConnectionFacts<'a> {
 pub trait RuleHost: Membership {
     /// The machine's own addresses with their networks' masks.
     fn own_addresses(&self) -> Vec<(IpAddr, IpAddr)>;
+    /// The name that an address has, if that name has the address too. Errors: who asks has been cancelled.
+    fn verified_name(&self, address: IpAddr) -> Result<Option<String>>;
+}
+
+/// Whether a host's name is the one of a rule, or ends as that says.
+fn is_host_name(name: &str, wanted: &str) -> bool {
+    match name.len().checked_sub(wanted.len()) {
+        Some(before) if wanted.starts_with('.') => {
+            before > 0 && name.get(before..).is_some_and(|end| end.eq_ignore_ascii_case(wanted))
+        }
+        _ => name.eq_ignore_ascii_case(wanted),
+    }
 }
 
 impl HbaRule {
     fn matches(&self, facts: &ConnectionFacts<'_>, host: &dyn RuleHost) -> Result<bool> {
         Ok(self.matches_connection(facts)
-            && self.matches_address(facts, host)
+            && self.matches_address(facts, host)?
             && self.matches_database(facts, host)?
             && any(&self.roles, |role| role.is_role(facts.role, host))?)
     }
@@ -136,19 +153,22 @@ impl HbaRule {
             ConnectionKind::HostGssEnc => false,
         }
     }
-    fn matches_address(&self, facts: &ConnectionFacts<'_>, host: &dyn RuleHost) -> bool {
-        let (Some(rule), Some(address)) = (self.address, facts.address) else { return true };
+    fn matches_address(&self, facts: &ConnectionFacts<'_>, host: &dyn RuleHost) -> Result<bool> {
+        let (Some(rule), Some(address)) = (&self.address, facts.address) else { return Ok(true) };
         let of_host = |with_net: bool| {
             host.own_addresses()
                 .into_iter()
                 .any(|(own, mask)| if with_net { is_in_network(address, own, mask) } else { address == own })
         };
-        match rule {
+        Ok(match rule {
             AddressRule::All => true,
             AddressRule::SameHost => of_host(false),
             AddressRule::SameNet => of_host(true),
-            AddressRule::Network { address: network, mask } => is_in_network(address, network, mask),
-        }
+            AddressRule::Network { address: network, mask } => is_in_network(address, *network, *mask),
+            AddressRule::HostName(wanted) => {
+                host.verified_name(address)?.is_some_and(|name| is_host_name(&name, wanted))
+            }
+        })
     }
     fn matches_database(&self, facts: &ConnectionFacts<'_>, host: &dyn RuleHost) -> Result<bool> {
         any(&self.databases, |name| {
@@ -170,11 +190,14 @@ impl HbaRule {
 
     /// Whether it lets in somebody who comes through the network from another machine.
     pub fn reaches_strangers(&self) -> bool {
-        match self.address {
+        match &self.address {
             None | Some(AddressRule::SameHost) => false,
-            Some(AddressRule::All | AddressRule::SameNet) => self.kind != ConnectionKind::HostGssEnc,
+            Some(AddressRule::HostName(name)) if name.eq_ignore_ascii_case("localhost") => false,
+            Some(AddressRule::All | AddressRule::SameNet | AddressRule::HostName(_)) => {
+                self.kind != ConnectionKind::HostGssEnc
+            }
             Some(AddressRule::Network { address, mask }) => {
-                self.kind != ConnectionKind::HostGssEnc && !is_loopback_network(address, mask)
+                self.kind != ConnectionKind::HostGssEnc && !is_loopback_network(*address, *mask)
             }
         }
     }

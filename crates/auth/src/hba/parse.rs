@@ -143,11 +143,7 @@ fn address_rule(fields: &mut Fields<'_>) -> Parsed<AddressRule> {
                 wrong(format!("specifying both host name and CIDR mask is invalid: \"{text}\""))
             }
             _ if looks_like_address(address) => wrong(format!("invalid IP address \"{address}\"")),
-            // Looking names up would make every connection wait for a name server.
-            _ => wrong_with_hint(
-                format!("host name \"{text}\" is not supported"),
-                "Specify an address range in CIDR notation, or provide a separate netmask.",
-            ),
+            _ => Ok(AddressRule::HostName(text.clone())),
         };
     };
     if let Some(bits) = bits {

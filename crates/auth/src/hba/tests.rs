@@ -25,7 +25,7 @@ impl Patterns for TestPatterns {
     }
 }
 
-/// anna is in staff, the machine is 10.1.2.3/24.
+/// anna is in staff, the machine is 10.1.2.3/24, 192.0.2.7 is db.Example.org.
 pub(crate) struct TestHost;
 impl Membership for TestHost {
     fn is_member(&self, role: &str, of: &str) -> Result<bool> {
@@ -35,6 +35,9 @@ impl Membership for TestHost {
 impl RuleHost for TestHost {
     fn own_addresses(&self) -> Vec<(IpAddr, IpAddr)> {
         vec![("10.1.2.3".parse().unwrap(), "255.255.255.0".parse().unwrap())]
+    }
+    fn verified_name(&self, address: IpAddr) -> Result<Option<String>> {
+        Ok((address == IpAddr::from([192, 0, 2, 7])).then(|| "db.Example.org".to_string()))
     }
 }
 
@@ -65,7 +68,6 @@ fn wrong_lines_are_told() {
         ("host all all 10.0.0.0/33 trust", "invalid CIDR mask in address \"10.0.0.0/33\""),
         ("host all all 10.0.0.0/ trust", "invalid CIDR mask in address \"10.0.0.0/\""),
         ("host all all 10.0.0.0,10.0.0.1 trust", "multiple values specified for host address"),
-        ("host all all example.org trust", "host name \"example.org\" is not supported"),
         ("host all all example.org/8 trust", "specifying both host name and CIDR mask is invalid: \"example.org/8\""),
         ("local all all trust,md5", "multiple values specified for authentication type"),
         ("local all all magic", "invalid authentication method \"magic\""),
@@ -159,5 +161,23 @@ fn strangers_are_told_from_neighbours() {
         "host all all 10.0.0.1/32 trust",
     ] {
         assert!(reaches(line), "{line}");
+    }
+}
+
+#[test]
+fn names_of_hosts_are_those_of_addresses() {
+    let is_let_in = |host: &str, address: [u8; 4]| {
+        let (rules, told) = load(&format!("host all all {host} trust"), true);
+        assert!(told.is_empty(), "{told:?}");
+        let address = Some(IpAddr::from(address));
+        let facts = ConnectionFacts { address, is_encrypted: false, database: "d", role: "anna" };
+        rules.unwrap().find(&facts, &TestHost).unwrap().is_some()
+    };
+    for name in ["db.example.org", "DB.EXAMPLE.ORG", ".example.org", ".org"] {
+        assert!(is_let_in(name, [192, 0, 2, 7]), "{name}");
+        assert!(!is_let_in(name, [192, 0, 2, 8]), "{name}");
+    }
+    for name in ["example.org", "b.example.org", ".db.example.org", "db.example.com"] {
+        assert!(!is_let_in(name, [192, 0, 2, 7]), "{name}");
     }
 }

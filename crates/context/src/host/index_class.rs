@@ -31,7 +31,10 @@ pub fn default_class(method: Oid, type_oid: Oid, catalog: &dyn CatalogView) -> R
         return Ok(Some(class));
     }
     // Classes of an extension, if it is there.
-    let of_extension = || default_inverted_class(type_oid, info.kind == b'e');
+    let of_extension = || {
+        default_inverted_class(method, type_oid, info.kind == b'e')
+            .or_else(|| default_inverted_class(method, stand_in?, false))
+    };
     Ok(match AccessMethod::of(method).has_terms().then(of_extension).flatten() {
         Some(class) if catalog.has_operator_class(class)? => Some(class),
         _ => None,

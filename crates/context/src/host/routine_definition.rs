@@ -6,6 +6,7 @@ use kilndb_bind::Binder;
 use kilndb_bind::variables::{Variable, VariableConflict, VariableScope};
 use kilndb_catalog::routine::{Argument, RowColumn, TupleDescriptor, declared_arguments};
 use kilndb_catalog::{CatalogView, FunctionInfo, Table};
+use kilndb_types::collation::Collation;
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ pub struct RoutineKey {
     pub oid: Oid,
     /// Types of the input arguments and of the result; empty unless some are polymorphic.
     pub types: Vec<Oid>,
+    /// What the arguments' texts are compared by; 0: what their types say.
+    pub collation: Oid,
     /// Of a trigger function.
     pub table: Oid,
     /// Of a trigger function, if its trigger names tables of changed rows.
@@ -60,6 +63,8 @@ pub struct Definition {
     /// VOID, TRIGGER, RECORD, a composite type, or another. A procedure's is RECORD if it has output arguments, else
     /// VOID.
     pub result_type: Oid,
+    /// What parameters and variables are compared by; none: what their types say.
+    pub collation: Collation,
     pub returns_set: bool,
     /// The result's columns if it is a row whose columns are known before the call: of a composite type, or of more
     /// than one output argument (RETURNS TABLE of any number of columns counts as one). None: a scalar, or RECORD whose
@@ -92,10 +97,13 @@ pub struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
+    fn variable(&self, number: u32, type_oid: Oid) -> Variable {
+        Variable { number, type_oid, typmod: -1, collation: self.definition.collation }
+    }
     fn named(&self, name: &str) -> Option<Variable> {
         let mut inputs = self.definition.inputs().enumerate();
         let found = inputs.find(|(_, (_, a))| !a.name.is_empty() && a.name == name);
-        found.map(|(number, (_, a))| Variable { number: number as u32, type_oid: a.type_oid, typmod: -1 })
+        found.map(|(number, (_, a))| self.variable(number as u32, a.type_oid))
     }
 }
 
@@ -110,7 +118,7 @@ impl VariableScope for Arguments<'_> {
     fn parameter(&self, number: u32) -> Option<Variable> {
         let index = number.checked_sub(1)?;
         let (_, argument) = self.definition.inputs().nth(index as usize)?;
-        Some(Variable { number: index, type_oid: argument.type_oid, typmod: -1 })
+        Some(self.variable(index, argument.type_oid))
     }
     fn conflict(&self) -> VariableConflict {
         VariableConflict::UseColumn
@@ -210,6 +218,7 @@ pub fn definition_of(
         kind,
         arguments,
         result_type,
+        collation: if key.collation == 0 { Collation::default() } else { host.reader.collation(key.collation)? },
         returns_set: info.returns_set,
         row,
         body: Arc::from(info.source.as_str()),
@@ -229,7 +238,7 @@ mod tests {
 
     #[test]
     fn each_way_of_calling_a_routine_is_its_own() {
-        let key = RoutineKey { oid: 1, types: Vec::new(), table: 2, trigger: 3 };
+        let key = RoutineKey { oid: 1, types: Vec::new(), collation: 0, table: 2, trigger: 3 };
         assert_eq!(key, key.clone());
         for other in [
             RoutineKey { oid: 9, ..key.clone() },

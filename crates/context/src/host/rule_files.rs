@@ -57,9 +57,10 @@ fn hba_row(number: &mut i32, line: &HbaLine) -> Vec<Datum> {
 fn rule_columns(rule: &HbaRule) -> [Datum; 7] {
     let names =
         |list: &[NameRule]| array(oids::TEXT, list.iter().map(|name| Datum::text(name.token.text.as_str())).collect());
-    let (address, mask) = match rule.address {
+    let (address, mask) = match &rule.address {
         None => (None, None),
         Some(AddressRule::All) => (Some("all".to_string()), None),
+        Some(AddressRule::HostName(name)) => (Some(name.clone()), None),
         Some(AddressRule::SameHost) => (Some("samehost".to_string()), None),
         Some(AddressRule::SameNet) => (Some("samenet".to_string()), None),
         Some(AddressRule::Network { address, mask }) => (Some(address.to_string()), Some(mask.to_string())),

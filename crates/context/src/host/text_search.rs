@@ -1,21 +1,42 @@
 //! Text search functions that return rows.
 
 use super::StatementHost;
-use super::session_function::session_rows;
+use super::session_function::{session_functions, session_rows};
 use kilndb_base::{Error, Oid, Result, work};
+use kilndb_catalog::CatalogView;
 use kilndb_catalog::store::array;
-use kilndb_catalog::text_search::TextSearchKind;
+use kilndb_catalog::text_search::{TextSearchKind, missing};
 use kilndb_fulltext::parser::{Parser, TOKEN_TYPES, Token};
 use kilndb_fulltext::vector::{position, weight};
 use kilndb_fulltext::{Config, TsVector};
 use kilndb_types::context::TextSearchCatalog;
 use kilndb_types::functions::get;
+use kilndb_types::functions::textsearch::unaccented;
 use kilndb_types::{Datum, oids};
 
 type Rows = Vec<Vec<Datum>>;
 
 /// What making a row is taken for.
 const UNITS_PER_ROW: usize = 200;
+
+/// unaccent(text).
+const UNACCENT_FUNCTION: Oid = 15951;
+
+session_functions! {
+    fn p15951_unaccent(call) = {
+        let dictionary = own_unaccent(call.host)?;
+        Ok(Datum::text(unaccented(&call.host.eval(), dictionary, &call.text(0))?))
+    };
+}
+
+/// The dictionary that the function with one argument uses: the one of its own schema.
+fn own_unaccent(host: &StatementHost<'_>) -> Result<Oid> {
+    let function = host.reader.function_by_oid(UNACCENT_FUNCTION)?;
+    let schema = function.map_or(0, |f| f.schema_oid);
+    let schema = host.reader.schema_name(schema)?.unwrap_or_default();
+    let found = host.reader.text_search_object(TextSearchKind::Dictionary, Some(&schema), "unaccent")?;
+    found.ok_or_else(|| missing(TextSearchKind::Dictionary, &format!("{schema}.unaccent")))
+}
 
 session_rows! {
     fn p3322_tsvector_unnest(call) = unnested(call.args);

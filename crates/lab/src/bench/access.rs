@@ -9,6 +9,8 @@ use super::pgbench::PgbenchLoad;
 use super::tls;
 use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::guard::SetAtEnd;
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,10 +57,11 @@ pub(super) fn stages() -> Vec<BenchStage> {
         })
         .unjudged(),
         // PostgreSQL has a process for each stranger.
-        BenchStage::new(FLOODED, |turn| if turn.is_postgres() { Ok(()) } else { flood(turn) })
+        BenchStage::new(STRANGER, |turn| if turn.is_postgres() { Ok(()) } else { weigh(turn) })
             .begin(|turn| if turn.is_postgres() { Ok(()) } else { open_the_door(turn) })
-            .turns(6)
+            .turns(1)
             .unjudged(),
+        BenchStage::new(FLOODED, |turn| if turn.is_postgres() { Ok(()) } else { flood(turn) }).turns(6).unjudged(),
     ]
 }
 
@@ -112,10 +115,7 @@ fn open_the_door(turn: &mut ServerTurn<'_>) -> Result<(), String> {
 fn flood(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     let port = turn.side.at.port;
     let before = latency::p99_ms(turn)?;
-    let pid = turn.server()?.engine_pid().map_err(|e| e.to_string())?;
-    let resident = resident_bytes(pid)?;
-    let strangers = strangers(port).map_err(|e| format!("strangers: {e}"))?;
-    let each = resident_bytes(pid)?.saturating_sub(resident) as f64 / strangers.len() as f64;
+    let strangers = strangers(turn).map_err(|e| format!("strangers: {e}"))?;
     let done = AtomicBool::new(false);
     let beside = std::thread::scope(|scope| {
         let _guard = SetAtEnd(&done);
@@ -128,20 +128,33 @@ fn flood(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     })?;
     drop(strangers);
     turn.put_bound(FLOODED, Better::Less, 100.0 * beside / before, 200.0);
+    Ok(())
+}
+
+/// Of strangers that come to a server which has had none: what has been given back once may be kept for the next ones.
+fn weigh(turn: &mut ServerTurn<'_>) -> Result<(), String> {
+    let pid = turn.server()?.engine_pid().map_err(|e| e.to_string())?;
+    let before = resident_bytes(pid)?;
+    let strangers = strangers(turn).map_err(|e| format!("strangers: {e}"))?;
+    let each = resident_bytes(pid)?.saturating_sub(before) as f64 / strangers.len() as f64;
     turn.put_bound(STRANGER, Better::Less, each, 32_768.0);
     Ok(())
 }
 
-/// Connections that have said nothing, and some that have begun a handshake.
-fn strangers(port: u16) -> io::Result<Vec<TcpStream>> {
+/// Connections that have said nothing, and some that have begun a handshake: a half of them have sent the beginning of
+/// their first message, the others wait for what follows the server's answer to it.
+fn strangers(turn: &ServerTurn<'_>) -> io::Result<Vec<TcpStream>> {
+    let config = tls::config(&turn.running().map_err(io::Error::other)?.data)?;
+    let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
     let mut strangers = Vec::with_capacity(HALF_OPEN + IDLE);
     for n in 0..HALF_OPEN + IDLE {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        let mut stream = TcpStream::connect(("127.0.0.1", turn.side.at.port))?;
         if n < HALF_OPEN {
             stream.write_all(&SSL_REQUEST)?;
             stream.read_exact(&mut [0])?;
-            // The first bytes of a record that announces more.
-            stream.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3])?;
+            let mut hello = Vec::new();
+            ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?.write_tls(&mut hello)?;
+            stream.write_all(if n % 2 == 0 { &hello } else { &hello[..hello.len().min(100)] })?;
         }
         strangers.push(stream);
     }

@@ -77,7 +77,7 @@ fn provide_certificate(data: &Path) -> io::Result<()> {
 }
 
 /// For clients that believe the server's certificate.
-fn config(data: &Path) -> io::Result<Arc<ClientConfig>> {
+pub(super) fn config(data: &Path) -> io::Result<Arc<ClientConfig>> {
     let certificate = CertificateDer::from_pem_file(data.join("server.crt")).map_err(io::Error::other)?;
     let mut roots = RootCertStore::empty();
     roots.add(certificate).map_err(io::Error::other)?;

@@ -132,11 +132,17 @@ impl Parser<'_> {
     ) -> Result<()> {
         let ty = self.data_type(tok, place)?;
         let (mut tok, mut place) = self.next_at()?;
+        let mut collation = None;
         if tok == Tok::Keyword(Keyword::Collate) {
-            let (collation, _) = self.next_at()?;
-            if !matches!(collation, Tok::Words(_)) && collation.any_identifier().is_none() {
+            let (word, _) = self.next_at()?;
+            let parts = match &word {
+                Tok::Words(names) => names.clone(),
+                word => word.any_identifier().into_iter().collect(),
+            };
+            if parts.is_empty() {
                 return self.syntax_error();
             }
+            collation = Some(self.names.collation(&parts)?);
             if !is_collatable(&ty) {
                 return self.fail(
                     sqlstate::DATATYPE_MISMATCH,
@@ -165,7 +171,9 @@ impl Parser<'_> {
         }
         let not_null = not_null_at.is_some();
         match self.frame.variables.get_mut(slot) {
-            Some(Variable::Scalar(v)) => (v.constant, v.not_null, v.default) = (constant, not_null, default),
+            Some(Variable::Scalar(v)) => {
+                (v.constant, v.not_null, v.default, v.collation) = (constant, not_null, default, collation);
+            }
             Some(Variable::Record(v)) => (v.constant, v.not_null, v.default) = (constant, not_null, default),
             _ => {}
         }

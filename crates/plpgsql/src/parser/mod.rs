@@ -21,6 +21,7 @@ use crate::namespace::Namespace;
 use crate::scanner::{Lexeme, Scanner, Token};
 use crate::tree::*;
 use kilndb_base::{Error, Oid, Result, SqlState, sqlstate};
+use kilndb_types::collation::Collation;
 use std::sync::Arc;
 
 /// What the parser asks of the catalogs and of SQL's grammar.
@@ -31,6 +32,7 @@ pub trait Names {
     fn type_of_rows(&mut self, parts: &[String]) -> Result<TypeInfo>;
     fn type_of_oid(&mut self, oid: Oid, typmod: i32) -> Result<TypeInfo>;
     fn array_of(&mut self, element: &TypeInfo) -> Result<TypeInfo>;
+    fn collation(&mut self, parts: &[String]) -> Result<Collation>;
     /// An error's position is in `text`.
     fn check_syntax(&mut self, text: &str, mode: ParseMode) -> Result<()>;
     /// A warning at compile time.
@@ -102,6 +104,7 @@ impl Frame {
                     name: name.clone(),
                     line,
                     ty,
+                    collation: None,
                     constant: false,
                     not_null: false,
                     default: None,

@@ -1,4 +1,5 @@
 use super::*;
+use kilndb_types::collation::Collation;
 use kilndb_types::oids;
 
 /// Types by name; SQL is wrong if it has the word `wrong` in it.
@@ -26,6 +27,9 @@ impl Names for Fake {
     fn type_of_oid(&mut self, oid: Oid, typmod: i32) -> Result<TypeInfo> {
         let kind = if oid == oids::RECORD { TypeKind::Record } else { TypeKind::Scalar };
         Ok(TypeInfo { oid, typmod, kind, is_array: oid == oids::INT4_ARRAY, name: oid.to_string() })
+    }
+    fn collation(&mut self, _parts: &[String]) -> Result<Collation> {
+        Ok(Collation::default())
     }
     fn array_of(&mut self, _element: &TypeInfo) -> Result<TypeInfo> {
         self.type_of_oid(oids::INT4_ARRAY, -1)

@@ -116,7 +116,7 @@ impl Session {
         snapshot: &Snapshot,
         runtime: &dyn Runtime,
     ) -> Result<Datum> {
-        let key = RoutineKey { oid: call.oid, types: call.types(), table: 0, trigger: 0 };
+        let key = RoutineKey { oid: call.oid, types: call.types(), collation: call.collation, table: 0, trigger: 0 };
         let compiled = self.compiled(&key, runtime)?;
         let definition = compiled.definition.clone();
         let expected = call.expected.as_deref();
@@ -248,6 +248,7 @@ impl Session {
             kind: RoutineKind::Inline,
             arguments: Vec::new(),
             result_type: oids::VOID,
+            collation: Default::default(),
             returns_set: false,
             row: None,
             body: std::sync::Arc::from(body),

@@ -50,7 +50,12 @@ impl VariableScope for Parameters<'_> {
     }
     fn parameter(&self, number: u32) -> Option<Variable> {
         let index = number.checked_sub(1)?;
-        self.0.get(index as usize).map(|(type_oid, _)| Variable { number: index, type_oid: *type_oid, typmod: -1 })
+        self.0.get(index as usize).map(|(type_oid, _)| Variable {
+            number: index,
+            type_oid: *type_oid,
+            typmod: -1,
+            collation: Default::default(),
+        })
     }
     fn value(&self, variable: u32) -> Result<Datum> {
         self.0

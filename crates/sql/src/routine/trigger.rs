@@ -75,6 +75,7 @@ impl Session {
         let key = RoutineKey {
             oid: t.function,
             types: Vec::new(),
+            collation: 0,
             table: table.oid,
             trigger: if t.has_transition_tables() { t.oid } else { 0 },
         };

@@ -7,7 +7,9 @@ use crate::host::routine_definition::row_of_type;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::Binder;
 use kilndb_catalog::CatalogView;
+use kilndb_catalog::collation_read::unknown_collation;
 use kilndb_exec::RowSink;
+use kilndb_types::collation::Collation;
 use kilndb_types::{Datum, cast, io, oids};
 use std::sync::Arc;
 
@@ -59,6 +61,12 @@ impl Spi<'_> {
         let missing =
             || Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", parts.join(".")));
         found.map(|t| t.type_oid).filter(|t| *t != 0).ok_or_else(missing)
+    }
+    /// The collation of that name.
+    pub fn collation(&mut self, parts: &[&str]) -> Result<Collation> {
+        let (schema, name) = split(parts);
+        let found = self.ask(|host| host.reader.collation_named(schema.as_deref(), &name))?;
+        found.ok_or_else(|| unknown_collation(&parts.join(".")))?.collation()
     }
     /// The array type of a type, or 0.
     pub fn array_type(&mut self, type_oid: Oid) -> Result<Oid> {

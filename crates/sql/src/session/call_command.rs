@@ -66,7 +66,7 @@ impl Session {
         let params = planned.uses.iter().map(|v| scope.checked_value(v)).collect::<Result<Vec<_>>>()?;
         let mut arguments = Arguments(Vec::new());
         self.run_to_sink(&planned.plan, &params, runtime, SinkMaker::Sink(&mut arguments))?;
-        let key = RoutineKey { oid: planned.oid, types: planned.types, table: 0, trigger: 0 };
+        let key = RoutineKey { oid: planned.oid, types: planned.types, collation: 0, table: 0, trigger: 0 };
         let compiled = self.compiled(&key, runtime)?;
         let definition = compiled.definition.clone();
         // What is to be restored at its end, it must not end itself.
@@ -108,7 +108,7 @@ impl Session {
     ) -> Result<Option<Vec<OutputColumn>>> {
         self.context.begin_statement(runtime)?;
         let planned = self.plan_call(s, source, &NoVariables, runtime)?;
-        let key = RoutineKey { oid: planned.oid, types: planned.types, table: 0, trigger: 0 };
+        let key = RoutineKey { oid: planned.oid, types: planned.types, collation: 0, table: 0, trigger: 0 };
         let compiled = self.compiled(&key, runtime)?;
         Ok(compiled.definition.row.as_ref().map(|row| output_columns(row)))
     }

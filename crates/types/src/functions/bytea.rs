@@ -216,7 +216,7 @@ fn uuid_time(u: &[u8; 16]) -> Option<Datum> {
         _ => None,
     }
 }
-fn uuid4(c: &crate::EvalContext) -> [u8; 16] {
+pub(super) fn uuid4(c: &crate::EvalContext) -> [u8; 16] {
     let mut u = [0; 16];
     c.host.random_bytes(&mut u);
     u[6] = u[6] & 0x0f | 0x40;

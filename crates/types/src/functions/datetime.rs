@@ -252,7 +252,7 @@ fn date_shift(d: i32, days: i32) -> Result<i32> {
     let v = d.checked_add(days).ok_or_else(date_range)?;
     if v == i32::MAX || v == i32::MIN { Err(date_range()) } else { check_date(v) }
 }
-fn date_diff(a: i32, b: i32) -> Result<i32> {
+pub(super) fn date_diff(a: i32, b: i32) -> Result<i32> {
     let inf = |d: i32| d == i32::MIN || d == i32::MAX;
     if inf(a) || inf(b) {
         return Err(overflow("cannot subtract infinite dates"));

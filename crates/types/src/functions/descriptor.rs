@@ -13,7 +13,7 @@ use crate::aggregates::AggregateFn;
 use kilndb_base::Oid;
 
 pub struct FunctionDescriptor {
-    /// The function's OID in pg_proc; 0 for a function that no statement can name.
+    /// The function's OID in pg_proc. Functions that syntax alone calls have one that pg_proc does not have.
     pub oid: Oid,
     pub name: &'static str,
     pub volatility: Volatility,

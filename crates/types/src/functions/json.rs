@@ -54,7 +54,7 @@ pub(crate) fn json_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<
     let Some(list) = typed(args)? else { return Ok(Datum::Null) };
     json_array(&list, false, ctx)
 }
-fn json_array(list: &[(Oid, Datum)], absent_on_null: bool, ctx: &EvalContext) -> Result<Datum> {
+pub(super) fn json_array(list: &[(Oid, Datum)], absent_on_null: bool, ctx: &EvalContext) -> Result<Datum> {
     let mut out = b"[".to_vec();
     for (ty, v) in list.iter().filter(|(_, v)| !(absent_on_null && v.is_null())) {
         if out.len() > 1 {

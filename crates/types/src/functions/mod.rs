@@ -43,12 +43,14 @@ pub mod compare;
 pub mod convert;
 pub mod datetime;
 pub mod descriptor;
+mod distance;
 pub mod float;
 pub mod hashing;
 pub(crate) mod hstore;
 pub mod inout;
 pub mod int;
 pub mod json;
+pub mod json_constructor;
 pub mod jsonb;
 pub mod jsonpath;
 pub(crate) mod limits;
@@ -56,6 +58,7 @@ pub mod misc;
 pub(crate) mod money;
 pub mod network;
 pub mod numeric;
+mod pgcrypto;
 pub mod range;
 pub mod regex;
 pub mod rows;
@@ -67,6 +70,7 @@ pub mod textsearch;
 pub mod textsearch_json;
 pub mod tochar;
 mod trigram;
+mod uuid_ossp;
 
 pub use descriptor::{
     FunctionDescriptor, FunctionKind, SessionFunction, aggregate, descriptor, is_routine, lookup, support,

@@ -42,8 +42,13 @@ fn amount(d: &Datum) -> Result<i64> {
     }
 }
 
+/// The difference without its sign.
+pub(super) fn distance(a: &Datum, b: &Datum) -> Result<MoneyResult> {
+    money(amount(a)?.checked_sub(amount(b)?).and_then(i64::checked_abs))
+}
+
 /// The result of a function.
-struct MoneyResult(i64);
+pub(super) struct MoneyResult(i64);
 impl IntoDatum for MoneyResult {
     fn into_datum(self) -> Result<Datum> {
         Ok(datum(self.0))

@@ -3,7 +3,7 @@
 use super::get;
 use crate::{Array, Datum, EvalContext, oids, pieces};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
-use kilndb_fulltext::dictionary::parse_options;
+use kilndb_fulltext::dictionary::{Lexemes, parse_options};
 use kilndb_fulltext::query::QueryOperator;
 use kilndb_fulltext::rank::{DEFAULT_WEIGHTS, checked_weights, rank, rank_cover};
 use kilndb_fulltext::rewrite::Rewriter;
@@ -113,6 +113,7 @@ scalars! {
     fn ts_headline(ctx; t: text, q: tsquery) = shown(ctx, None, t, q, "")?;
     fn ts_headline_opt(ctx; t: text, q: tsquery, o: text) = shown(ctx, None, t, q, o)?;
     fn ts_lexize(ctx; d: oid, t: text) = lexized(ctx, d, t)?;
+    fn p15950_unaccent(ctx; d: oid, t: text) = unaccented(ctx, d, t)?;
     fn tsvectorin(ctx; t: text) = crate::io::input(oids::TSVECTOR, t, -1, ctx)?;
     fn tsvectorout(ctx; a: any) = crate::io::output_string(oids::TSVECTOR, a, ctx)?;
     fn tsqueryout(ctx; a: any) = crate::io::output_string(oids::TSQUERY, a, ctx)?;
@@ -165,12 +166,26 @@ pub(super) fn shown(
     tell(ctx, notices);
     made
 }
-fn lexized(ctx: &EvalContext<'_>, dictionary: Oid, text: &str) -> Result<Option<Array>> {
+fn lexemes_of(ctx: &EvalContext<'_>, dictionary: Oid, text: &str) -> Result<Option<Lexemes>> {
     let dictionary = ctx.host.text_search_dictionary(dictionary)?;
     // A dictionary looks at a word as a whole.
-    let found =
-        if text.len() > pieces::LONG { work::apart(|| dictionary.lexemes(text))? } else { dictionary.lexemes(text) };
+    if text.len() > pieces::LONG { work::apart(|| dictionary.lexemes(text)) } else { Ok(dictionary.lexemes(text)) }
+}
+fn lexized(ctx: &EvalContext<'_>, dictionary: Oid, text: &str) -> Result<Option<Array>> {
+    let found = lexemes_of(ctx, dictionary, text)?;
     Ok(found.map(|lexemes| text_array(lexemes.into_iter().map(|l| Datum::text(l.word)))))
+}
+/// What a dictionary makes of a text, taken as one word; the text itself if it makes nothing of it.
+pub fn unaccented(ctx: &EvalContext<'_>, dictionary: Oid, text: &str) -> Result<String> {
+    let filter = ctx.host.text_search_dictionary(dictionary)?;
+    let made = match filter.is_filter() {
+        true => filter.filtered_text(text)?,
+        false => lexemes_of(ctx, dictionary, text)?.unwrap_or_default().into_iter().next().map(|lexeme| lexeme.word),
+    };
+    match made {
+        Some(word) => Ok(word),
+        None => pieces::concat(&[text]),
+    }
 }
 fn rewritten(query: &TsQuery, what: &TsQuery, by: &TsQuery) -> Result<TsQuery> {
     if query.is_empty() || what.is_empty() {

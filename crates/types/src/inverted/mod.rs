@@ -18,6 +18,7 @@ mod trigrams;
 mod tsvector;
 
 use crate::Datum;
+use crate::hash::hash_bytes;
 use crate::trigram::Thresholds;
 use kilndb_base::{Error, Oid, Result};
 
@@ -47,6 +48,8 @@ pub enum InvertedClass {
     Hstore,
     /// The value itself, of that type.
     Ordered(Oid),
+    /// A hash of the value, of that type: bloom's classes.
+    Hashed(Oid),
 }
 
 /// Terms that a condition looks for.
@@ -198,6 +201,13 @@ fn term(column: u8, kind: u8, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+/// What is kept of a value that is only ever asked whether it equals another one.
+fn hashed(type_oid: Oid, value: &Datum) -> Result<[u8; 4]> {
+    let mut key = Vec::new();
+    crate::key::encode_value(type_oid, value, &mut key)?;
+    Ok(hash_bytes(&key).to_be_bytes())
+}
+
 /// The smallest bytes above all that begin with `prefix`, whose first byte is no 255.
 fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut out = prefix.to_vec();
@@ -244,6 +254,7 @@ impl InvertedClass {
                 hstore::terms(&crate::hstore::Hstore::of(value)?, &mut |bytes| put(ELEMENT, bytes))?
             }
             (InvertedClass::Ordered(type_oid), value) => ordered::terms(type_oid, value, &mut put)?,
+            (InvertedClass::Hashed(type_oid), value) => put(ELEMENT, &hashed(type_oid, value)?),
             _ => return Err(Error::internal("a value of another type than its index has")),
         }
         let own = &mut out[start..];
@@ -290,6 +301,7 @@ impl InvertedClass {
             (InvertedClass::Trigram, _, Datum::Text(text)) => trigrams::need(strategy, text, thresholds, &mut terms)?,
             (InvertedClass::Hstore, ..) => hstore::need(strategy, query, &mut terms)?,
             (InvertedClass::Ordered(type_oid), _, value) => ordered::need(type_oid, strategy, value, &mut terms)?,
+            (InvertedClass::Hashed(type_oid), 1, value) => terms.element(&hashed(type_oid, value)?),
             _ => return Err(Error::internal(format!("strategy {strategy} of an inverted index"))),
         };
         Ok(TermQuery { need, wanted: terms.wanted })

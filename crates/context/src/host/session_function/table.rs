@@ -4,7 +4,7 @@ use super::{SessionFn, SessionRowsFn};
 use kilndb_base::Oid;
 
 #[rustfmt::skip]
-pub(super) static FUNCTIONS: [(Oid, SessionFn); 336] = [
+pub(super) static FUNCTIONS: [(Oid, SessionFn); 337] = [
     (0, crate::host::functions::p0_current_of),
     (89, crate::host::functions::version),
     (315, crate::host::functions::pg_jit_available),
@@ -341,6 +341,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 336] = [
     (6427, crate::host::sequence_functions::pg_get_sequence_data),
     (15000, crate::host::functions::p15000_set_limit),
     (15001, crate::host::functions::p15001_show_limit),
+    (15951, crate::host::text_search::p15951_unaccent),
 ];
 
 #[rustfmt::skip]
