@@ -8,20 +8,20 @@
 //!    privilege on relations. Functions that it calls for a changed row are asked about when there is one
 //!    ([`super::ir::Dml::rule_functions`]).
 //! 3. The columns that are read are those of the bound query before it is planned: none has been optimised away.
-//!    Subqueries and functions of results that nobody reads are not asked about.
+//!    Subqueries and functions of results that nobody reads are not asked about ([`super::access_collector`]).
 //! 4. They are asked about in PostgreSQL's order: views, then tables; of both a query's own, the changed one first, as it
 //!    names them, then what its views and subqueries name, then the subqueries of its expressions.
 //!
 //! Must not know: who asks, roles, how privileges are decided (`kilndb_catalog::privileges`).
 
 use super::Binder;
+use super::access_collector::AccessCollector;
 use super::ir::*;
 use kilndb_base::hash::{HashMap, HashSet};
-use kilndb_base::{Oid, Result};
+use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::privileges::{Privileges, privilege};
 use kilndb_catalog::{CatalogView, Table, TableKind};
-use kilndb_types::Datum;
 use std::sync::Arc;
 
 /// What a statement does to a relation.
@@ -76,6 +76,8 @@ pub struct StatementAccess {
     pub functions: Vec<FunctionAccess>,
     /// Schemas that it names, with their names.
     pub schemas: Vec<(String, Privileges)>,
+    /// Why rows that it locks cannot be locked: told to who may use its views.
+    pub unlockable: Option<Error>,
     /// It calls functions that are not built in, whose bodies may take the calls' places.
     pub calls_routines: bool,
 }
@@ -162,20 +164,16 @@ impl Binder<'_> {
         access
     }
 
-    /// Rows that are locked may be about to be changed: UPDATE is needed on the relation, and on what a view or subquery
-    /// reads them from.
-    pub(crate) fn note_locked(&self, rel: &Rel) {
-        fn below(rel: &Rel, locked: &mut Vec<u32>) {
-            locked.push(rel.id);
-            if let RelKind::Subquery(inner) = &rel.kind {
-                inner.rels.iter().for_each(|rel| below(rel, locked));
-            }
-        }
-        let mut locked = Vec::new();
-        below(rel, &mut locked);
-        for access in self.accesses.borrow_mut().iter_mut().filter(|access| locked.contains(&access.rel)) {
+    /// Rows that are locked may be about to be changed: UPDATE is needed on their relation.
+    pub(super) fn note_locked(&self, rel: u32) {
+        for access in self.accesses.borrow_mut().iter_mut().filter(|access| access.rel == rel) {
             access.required |= privilege::UPDATE;
         }
+    }
+
+    /// Whether the relation is one that has a name in the catalogs: a table, or a view as the query that it is.
+    pub(super) fn is_accessed(&self, rel: u32) -> bool {
+        self.accesses.borrow().iter().any(|access| access.rel == rel)
     }
 
     pub(super) fn note_accesses(&self, accesses: impl IntoIterator<Item = RelationAccess>) {
@@ -234,155 +232,6 @@ impl Binder<'_> {
     }
 }
 
-/// What is found of a statement on the way through it.
-#[derive(Default)]
-struct AccessCollector<'q> {
-    accesses: Vec<&'q RelationAccess>,
-    /// Where each relation stands in the order in which privileges are asked about.
-    places: HashMap<u32, usize>,
-    columns: HashMap<u32, Vec<i16>>,
-    /// Those of them whose values somebody wants.
-    computed: HashMap<u32, Vec<i16>>,
-    /// How many results that nobody reads are around what is looked at: no function of theirs is called, no subquery
-    /// run.
-    unread_depth: usize,
-    /// How many conditions are around what is looked at of which no row is asked: no function of theirs is called.
-    idle_depth: usize,
-    /// Relations of such subqueries.
-    unread: HashSet<u32>,
-    functions: Vec<Oid>,
-    known: HashSet<Oid>,
-}
-
-impl<'q> AccessCollector<'q> {
-    /// `used`: the columns that are read of the query's result, if not all count.
-    fn query(&mut self, query: &'q Query, used: Option<&[i16]>) -> Result<()> {
-        kilndb_base::stack::check()?;
-        self.accesses.extend(&query.accesses);
-        if let QueryBody::Dml(dml) = &query.body {
-            self.place(dml.rel);
-        }
-        query.rels.iter().for_each(|rel| self.place(rel.id));
-        if let QueryBody::Dml(dml) = &query.body
-            && let Some(source) = &dml.source
-        {
-            source.rels.iter().for_each(|rel| self.place(rel.id));
-        }
-        let unread = unread_targets(query, used);
-        let has_no_rows = query.from.iter().any(|item| matches!(item, JoinTree::Rel(id) if is_empty(query, *id)));
-        let mut done = Ok(());
-        query.for_written_exprs(&mut |e| {
-            if done.is_ok() {
-                let is_unread = unread.iter().any(|target| std::ptr::eq(*target, e));
-                let is_idle = has_no_rows && query.filter.as_ref().is_some_and(|filter| std::ptr::eq(filter, e));
-                self.unread_depth += usize::from(is_unread);
-                self.idle_depth += usize::from(is_idle);
-                done = self.expression(e);
-                self.idle_depth -= usize::from(is_idle);
-                self.unread_depth -= usize::from(is_unread);
-            }
-        });
-        done?;
-        self.policies(query)?;
-        let is_lateral = query.rels.iter().any(|rel| rel.lateral);
-        // What is not computed of a UNION ALL is not computed of its arms.
-        let is_append = matches!(&query.body, QueryBody::SetOp { op: SetOp::Union, all: true, .. });
-        let used_of_arms = used.filter(|_| is_append && query.rels.is_empty() && query.ctes.is_empty());
-        let mut done = Ok(());
-        query.for_subqueries(&mut |q| {
-            if done.is_ok() {
-                let holds = |rel: &&Rel| matches!(&rel.kind, RelKind::Subquery(inner) if std::ptr::eq(&**inner, q));
-                let rel = query.rels.iter().find(holds).filter(|_| !is_lateral);
-                let computed = rel.map(|rel| self.computed.get(&rel.id).cloned().unwrap_or_default());
-                done = self.query(q, computed.as_deref().or(used_of_arms));
-            }
-        });
-        done
-    }
-
-    /// Policies read their own table's columns for nobody. What their subqueries read, and the functions that they call,
-    /// are asked about as if the statement had them.
-    fn policies(&mut self, query: &'q Query) -> Result<()> {
-        let own: Vec<u32> = query.own_rels();
-        let before: Vec<(u32, Option<Vec<i16>>)> =
-            own.iter().map(|rel| (*rel, self.columns.get(rel).cloned())).collect();
-        let mut done = Ok(());
-        query.for_security_exprs(&mut |_, e| {
-            if done.is_ok() {
-                done = self.expression(e);
-            }
-        });
-        for (rel, columns) in before {
-            match columns {
-                Some(columns) => self.columns.insert(rel, columns),
-                None => self.columns.remove(&rel),
-            };
-        }
-        done
-    }
-
-    fn place(&mut self, rel: u32) {
-        let next = self.places.len();
-        self.places.entry(rel).or_insert(next);
-        if self.unread_depth > 0 {
-            self.unread.insert(rel);
-        }
-    }
-
-    fn expression(&mut self, e: &'q Expr) -> Result<()> {
-        kilndb_base::stack::check()?;
-        if let ExprKind::Column(c) = &e.kind {
-            let maps = [Some(&mut self.columns), Some(&mut self.computed).filter(|_| self.unread_depth == 0)];
-            for columns in maps.into_iter().flatten().map(|map| map.entry(c.rel).or_default()) {
-                if !columns.contains(&c.att) {
-                    columns.push(c.att);
-                }
-            }
-            return Ok(());
-        }
-        let function = match &e.kind {
-            ExprKind::Agg(a) => a.oid,
-            ExprKind::Window(w) => w.oid,
-            _ => e.called_function().map_or(0, |f| f.oid),
-        };
-        if function != 0 && self.unread_depth == 0 && self.idle_depth == 0 && self.known.insert(function) {
-            self.functions.push(function);
-        }
-        if let ExprKind::SubLink(s) = &e.kind {
-            self.query(&s.query, None)?;
-        }
-        // The column whose element or field is assigned is not read by the user.
-        let assigned = match &e.kind {
-            ExprKind::SubscriptAssign { arg, .. } | ExprKind::FieldAssign { arg, .. } => Some(&**arg),
-            _ => None,
-        };
-        let mut done = Ok(());
-        e.for_children(&mut |child| {
-            let is_assigned = assigned.is_some_and(|arg| std::ptr::eq(arg, child));
-            if done.is_ok() && !(is_assigned && matches!(child.kind, ExprKind::Column(_))) {
-                done = self.expression(child);
-            }
-        });
-        done
-    }
-}
-
-/// Whether policies let no row of a table through.
-fn is_empty(query: &Query, rel: u32) -> bool {
-    let is_false = |e: &Expr| matches!(e.as_const(), Some(Datum::Bool(false)));
-    query.rels.iter().any(|r| r.id == rel && r.security_quals.iter().any(is_false))
-}
-
-/// The results of a subquery that are not computed, since nobody reads them.
-fn unread_targets<'q>(query: &'q Query, used: Option<&[i16]>) -> Vec<&'q Expr> {
-    let is_plain = matches!(query.body, QueryBody::Select) && matches!(query.distinct, Distinct::No);
-    let Some(used) = used.filter(|used| is_plain && !used.contains(&0)) else { return Vec::new() };
-    let visible = query.targets.iter().filter(|target| !target.junk).zip(1_i16..);
-    let unread =
-        visible.filter(|(target, n)| !used.contains(n) && !target.expr.is_volatile() && !target.expr.has_srf());
-    unread.map(|(target, _)| &target.expr).collect()
-}
-
 impl StatementAccess {
     /// With what the same statement needs once bodies of functions have taken the places of calls: what it read in the
     /// calls' arguments is read all the same.
@@ -397,15 +246,12 @@ impl StatementAccess {
 
 /// The columns that the statement reads, by relation.
 pub(crate) fn columns_read(query: &Query) -> Result<HashMap<u32, Vec<i16>>> {
-    let mut found = AccessCollector::default();
-    found.query(query, None)?;
-    Ok(found.columns)
+    Ok(AccessCollector::of(query)?.columns)
 }
 
 /// What the query needs privileges for.
 pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<StatementAccess> {
-    let mut found = AccessCollector::default();
-    found.query(query, None)?;
+    let mut found = AccessCollector::of(query)?;
     let places = &found.places;
     found.accesses.sort_by_key(|access| {
         // A view whose rows are changed stands where the table does that has them.
@@ -427,7 +273,7 @@ pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<Stat
     }
     let calls_routines = found.functions.iter().any(|oid| *oid >= FIRST_USER_OID);
     let functions = restricted_functions(&found.functions, catalog)?;
-    Ok(StatementAccess { relations, functions, schemas: Vec::new(), calls_routines })
+    Ok(StatementAccess { relations, functions, calls_routines, ..StatementAccess::default() })
 }
 
 /// The columns of the table that COPY FROM … WHERE reads.
@@ -439,6 +285,14 @@ pub fn filter_columns(bound: &BoundStatement) -> Vec<i16> {
         filter.columns(&mut used);
     }
     used.into_iter().filter(|c| c.rel == dml.new_rel).map(|c| c.att).collect()
+}
+
+/// The same of the functions of a changed row's rules.
+pub fn restricted_rules(
+    functions: &RuleFunctions<Vec<Oid>>,
+    catalog: &dyn CatalogView,
+) -> Result<RuleFunctions<Arc<[FunctionAccess]>>> {
+    functions.try_map(|functions| Ok(restricted_functions(functions, catalog)?.into()))
 }
 
 /// Those of the functions whose privileges somebody has changed.

@@ -67,6 +67,7 @@ pub fn add_places(bound: &mut BoundStatement) -> Vec<Oid> {
         }
         tables.push(table.oid);
     }
+    q.told_places = targets.len();
     q.targets.extend(targets);
     tables
 }

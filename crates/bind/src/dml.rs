@@ -203,7 +203,7 @@ impl Binder<'_> {
             generated: Vec::new(),
             checks: Vec::new(),
             row_checks: Vec::new(),
-            rule_functions: Vec::new(),
+            rule_functions: RuleFunctions::default(),
             on_conflict: None,
             merge: Vec::new(),
             merge_on: None,
@@ -482,8 +482,8 @@ impl Dml {
 
 /// The functions that a changed row's rules call. Of an UPDATE those of generated columns whose sources it assigns;
 /// indexes have new entries only for other values.
-fn rule_functions(dml: &Dml) -> Vec<Oid> {
-    let mut functions = Vec::new();
+fn rule_functions(dml: &Dml) -> RuleFunctions<Vec<Oid>> {
+    let mut functions = RuleFunctions::<Vec<Oid>>::default();
     let merges = |wanted: fn(&MergeCommand) -> bool| dml.merge.iter().any(|merge| wanted(&merge.action));
     let is_update = match dml.kind {
         DmlKind::Merge => !merges(|command| matches!(command, MergeCommand::Insert(_))),
@@ -501,13 +501,13 @@ fn rule_functions(dml: &Dml) -> Vec<Oid> {
         let mut used = Vec::new();
         generated.expr.columns(&mut used);
         if !is_update || is_triggered || used.iter().any(|c| assigned(c.att)) {
-            generated.expr.user_functions(&mut functions);
+            generated.expr.user_functions(&mut functions.generated);
         }
     }
-    dml.checks.iter().for_each(|(_, check)| check.user_functions(&mut functions));
+    dml.checks.iter().for_each(|(_, check)| check.user_functions(&mut functions.checks));
     if !is_update {
         let parts = dml.indexes.iter().flat_map(|index| index.expressions.iter().flatten().chain(&index.predicate));
-        parts.for_each(|part| part.user_functions(&mut functions));
+        parts.for_each(|part| part.user_functions(&mut functions.indexes));
     }
     functions
 }

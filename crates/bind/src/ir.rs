@@ -440,17 +440,20 @@ pub enum LockStrength {
     NoKeyUpdate,
     Update,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LockWait {
     Wait,
-    NoWait,
     SkipLocked,
+    NoWait,
 }
-#[derive(Clone, Debug)]
+/// A table, or a view or subquery that tables are read from, whose rows a query locks.
+#[derive(Clone, Copy, Debug)]
 pub struct RowLock {
     pub rel: u32,
     pub strength: LockStrength,
     pub wait: LockWait,
+    /// The query has it of the one that it stands in, which locks what it reads from this one.
+    pub is_inherited: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -521,7 +524,10 @@ pub struct Query {
     pub limit: Option<Expr>,
     pub offset: Option<Expr>,
     pub with_ties: bool,
+    /// Of a view or subquery its own relations are locked in it, or here once it has been merged.
     pub locks: Vec<RowLock>,
+    /// How many of the targets, the last ones, tell a cursor where its row is. The statement does not read them.
+    pub told_places: usize,
     /// A view's that hides rows: nothing that could tell of them is asked of rows that it has not let through.
     pub is_barrier: bool,
     /// Of the whole of a statement, or of a body that was put into one: the relations that it names.
@@ -533,6 +539,41 @@ pub enum Distinct {
     No,
     All,
     On(Vec<Expr>),
+}
+
+impl Cte {
+    /// One that is used once, selects, and is not volatile, becomes a subquery where it is used.
+    pub fn becomes_subquery(&self) -> bool {
+        self.references == 1
+            && self.materialized != Some(true)
+            && !self.recursive
+            && !matches!(self.query.body, QueryBody::Dml(_))
+            && self.query.locks.is_empty()
+            && !self.query.is_volatile()
+    }
+
+    /// One that nobody uses is not run.
+    pub fn is_unused(&self) -> bool {
+        self.references == 0 && !matches!(self.query.body, QueryBody::Dml(_))
+    }
+}
+
+impl Query {
+    /// Do conditions alone decide which rows the query has, or that it has its only one?
+    pub fn only_conditions(&self) -> bool {
+        matches!(self.body, QueryBody::Select)
+            && self.ctes.is_empty()
+            && !self.has_aggs
+            && self.group_by.is_empty()
+            && self.grouping_sets.is_none()
+            && self.having.is_none()
+            && self.windows.is_empty()
+            && !self.has_srf
+            && self.limit.is_none()
+            && self.offset.is_none()
+            && self.locks.iter().all(|lock| lock.is_inherited)
+            && !matches!(self.distinct, Distinct::On(_))
+    }
 }
 
 impl Default for Query {
@@ -559,6 +600,7 @@ impl Default for Query {
             offset: None,
             with_ties: false,
             locks: Vec::new(),
+            told_places: 0,
             accesses: Vec::new(),
             is_barrier: false,
         }
@@ -590,6 +632,22 @@ pub struct OnConflict {
 pub struct ConflictUpdate {
     pub assignments: Vec<Assignment>,
     pub filter: Option<Expr>,
+}
+
+/// The functions that a changed row's rules call, as far as somebody may be asked about them, by when they are.
+#[derive(Clone, Default, Debug)]
+pub struct RuleFunctions<F> {
+    pub generated: F,
+    /// Those of CHECK constraints: columns that may not be NULL come before them.
+    pub checks: F,
+    /// Those of index expressions: no constraint is behind them.
+    pub indexes: F,
+}
+
+impl<F> RuleFunctions<F> {
+    pub fn try_map<G>(&self, f: impl Fn(&F) -> Result<G>) -> Result<RuleFunctions<G>> {
+        Ok(RuleFunctions { generated: f(&self.generated)?, checks: f(&self.checks)?, indexes: f(&self.indexes)? })
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -637,7 +695,7 @@ pub struct Dml {
     pub row_checks: Vec<RowCheck>,
     /// Functions that generated columns, checks and index expressions call, which whoever changes a row must be allowed
     /// to call.
-    pub rule_functions: Vec<Oid>,
+    pub rule_functions: RuleFunctions<Vec<Oid>>,
     pub on_conflict: Option<OnConflict>,
     pub merge: Vec<MergeAction>,
     /// MERGE: does a row of the join have both sides, and do they match? `None` in other statements.

@@ -9,6 +9,7 @@
 //! routine whose variables a statement names ([`variables::VariableScope`]).
 
 pub mod access;
+mod access_collector;
 mod agg;
 mod assign;
 mod call;
@@ -29,6 +30,7 @@ mod insert;
 pub mod ir;
 mod json_constructor;
 pub mod lifting;
+pub mod locking;
 mod merge;
 pub mod names;
 pub mod object_address;

@@ -5,7 +5,7 @@ use super::ir::*;
 use super::same::same;
 use super::scope::{ClauseKind, Scope};
 use kilndb_base::{Error, Result, sqlstate, work};
-use kilndb_catalog::{CastContext, TableKind};
+use kilndb_catalog::CastContext;
 use kilndb_syntax::{ConstValue, Node, NodeList, nodes, raw};
 use kilndb_types::{Datum, oids};
 
@@ -621,82 +621,6 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn bind_locks(&self, s: &nodes::SelectStmt, scope: &Scope<'_>, q: &mut Query) -> Result<()> {
-        for clause in s.locking_clause() {
-            let (strength, name) = match clause.strength {
-                raw::LockClauseStrength::LCS_FORKEYSHARE => (LockStrength::KeyShare, "FOR KEY SHARE"),
-                raw::LockClauseStrength::LCS_FORSHARE => (LockStrength::Share, "FOR SHARE"),
-                raw::LockClauseStrength::LCS_FORNOKEYUPDATE => (LockStrength::NoKeyUpdate, "FOR NO KEY UPDATE"),
-                _ => (LockStrength::Update, "FOR UPDATE"),
-            };
-            let wait = match clause.wait_policy {
-                raw::LockWaitPolicy::LockWaitSkip => LockWait::SkipLocked,
-                raw::LockWaitPolicy::LockWaitError => LockWait::NoWait,
-                _ => LockWait::Wait,
-            };
-            let refuse = |what: &str| Err(Error::unsupported(format!("{name} is not allowed with {what}")));
-            if !matches!(q.distinct, Distinct::No) {
-                return refuse("DISTINCT clause");
-            }
-            if !q.group_by.is_empty() || q.grouping_sets.is_some() {
-                return refuse("GROUP BY clause");
-            }
-            if q.having.is_some() {
-                return refuse("HAVING clause");
-            }
-            if q.has_aggs {
-                return refuse("aggregate functions");
-            }
-            if !q.windows.is_empty() {
-                return refuse("window functions");
-            }
-            if q.has_srf {
-                return refuse("set-returning functions in the target list");
-            }
-            let mut rels: Vec<u32> = Vec::new();
-            if clause.locked_rels().is_empty() {
-                rels.extend(
-                    q.rels.iter().filter(|r| matches!(&r.kind, RelKind::Table(_) | RelKind::Subquery(_))).map(|r| r.id),
-                );
-            }
-            for r in clause.locked_rels() {
-                let Node::RangeVar(v) = r else { continue };
-                let alias = v.relname().unwrap_or("");
-                let found = scope.items.iter().find(|i| i.alias.as_deref() == Some(alias));
-                match found {
-                    Some(i) if q.rels.iter().any(|r| r.id == i.rel) => rels.push(i.rel),
-                    _ => {
-                        return self.err(
-                            sqlstate::UNDEFINED_TABLE,
-                            format!("relation \"{alias}\" in {name} clause not found in FROM clause"),
-                            v.location,
-                        );
-                    }
-                }
-            }
-            for rel in rels {
-                let Some(r) = q.rels.iter_mut().find(|r| r.id == rel) else { continue };
-                self.note_locked(r);
-                match &mut r.kind {
-                    RelKind::Table(t) if t.kind == TableKind::Materialized => {
-                        let message = format!("cannot lock rows in materialized view \"{}\"", t.name);
-                        return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
-                    }
-                    RelKind::Table(_) => add_lock(&mut q.locks, RowLock { rel, strength, wait }),
-                    RelKind::Subquery(inner) => {
-                        let tables: Vec<u32> =
-                            inner.rels.iter().filter(|r| matches!(r.kind, RelKind::Table(_))).map(|r| r.id).collect();
-                        for rel in tables {
-                            add_lock(&mut inner.locks, RowLock { rel, strength, wait });
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
-    }
-
     #[inline(never)]
     fn bind_values_query(&self, s: &nodes::SelectStmt, outer: Option<&Scope<'_>>, resolve: bool) -> Result<Query> {
         let mut q = Query::default();
@@ -767,17 +691,6 @@ impl Binder<'_> {
 /// A value that no row has a part in.
 pub fn is_constant(e: &Expr) -> bool {
     matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_))
-}
-
-fn add_lock(locks: &mut Vec<RowLock>, new: RowLock) {
-    if let Some(l) = locks.iter_mut().find(|l| l.rel == new.rel) {
-        l.strength = l.strength.max(new.strength);
-        if new.wait != LockWait::Wait {
-            l.wait = new.wait;
-        }
-    } else {
-        locks.push(new);
-    }
 }
 
 /// The name PostgreSQL gives to an output column.

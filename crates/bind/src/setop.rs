@@ -2,6 +2,7 @@
 
 use super::Binder;
 use super::ir::*;
+use super::locking::not_allowed_with;
 use super::scope::{ClauseKind, NsColumn, NsItem, Scope};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::CastContext;
@@ -26,8 +27,8 @@ impl Binder<'_> {
             raw::SetOperation::SETOP_INTERSECT => SetOp::Intersect,
             _ => SetOp::Except,
         };
-        if !s.locking_clause().is_empty() {
-            return Err(Error::unsupported("FOR UPDATE is not allowed with UNION/INTERSECT/EXCEPT"));
+        if let Some(clause) = s.locking_clause().first() {
+            return Err(not_allowed_with(LockStrength::of(clause), "UNION/INTERSECT/EXCEPT"));
         }
         self.finish_set_operation(s, q, scope, op, left, right)
     }

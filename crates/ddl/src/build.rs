@@ -246,6 +246,20 @@ impl Definitions<'_> {
         Ok(context.shared.temporary.relation(&context.cluster.engine, table.storage)?.pages() == 0)
     }
 
+    /// The same of a table whose rows are all gone.
+    fn has_no_row(&mut self, table: &Arc<Table>, of: &KeysOf<'_>, runtime: &dyn Runtime) -> Result<bool> {
+        let heap_alone = Arc::new(Table { indexes: Vec::new(), ..(**table).clone() });
+        let values = vec![RowValue::Place];
+        let condition = of.rows.map_or(RowCondition::All, RowCondition::Among);
+        let query = TableQuery { table: &heap_alone, values, condition, is_one: true };
+        let mut sink = FirstRowSink::default();
+        match of.snapshot {
+            Some(snapshot) => self.rows_at(&query, snapshot.clone(), runtime, &mut sink)?,
+            None => self.rows_into(&query, runtime, &mut sink)?,
+        };
+        Ok(sink.0.is_none())
+    }
+
     /// Runs a plan on what the transaction's statements see.
     pub fn run_seen(&mut self, plan: &Arc<Plan>, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
         let context = self.context_mut();
@@ -397,7 +411,7 @@ impl Definitions<'_> {
             self.refuse_for_global(index, "at this isolation level, moving rows")?;
         }
         let mut sorter = self.new_key_sorter(1)();
-        if self.has_no_page(table)? {
+        if self.has_no_page(table)? || self.has_no_row(table, of, runtime)? {
             return Ok(vec![sorter]);
         }
         let keys = index.keys.iter().map(|k| match &k.expression_sql {

@@ -11,6 +11,7 @@ use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::{AccessMethod, CatalogView, TypeInfo};
 use kilndb_storage::{Persistence, RelationKind};
 use kilndb_syntax::raw::ConstrType as C;
@@ -187,6 +188,12 @@ impl Definitions<'_> {
                 likes.copy_checks(self, oid, runtime)?;
                 self.insert_not_nulls(oid, &new.columns, runtime)?;
                 continue;
+            }
+            if pass == C::CONSTR_PRIMARY && persistence != b't' {
+                let is_looked_up = likes.look_up_table()
+                    || new.columns.iter().any(|column| column.sequence.is_some())
+                    || constraints.iter().any(|(constraint, _)| is_added_later(constraint));
+                self.require_to_name(schema, is_looked_up, runtime)?;
             }
             for (constraint, column) in constraints.iter().filter(|(c, _)| c.contype == pass) {
                 self.add_constraint(
@@ -505,6 +512,11 @@ impl Definitions<'_> {
         Ok(context.cluster.engine.create_relation(txn, kind, storage_persistence(persistence))?.id())
     }
 
+    /// 42501 if something is added to a new table by its name, in a schema that whoever makes it may not look into.
+    fn require_to_name(&mut self, schema: Oid, is_looked_up: bool, runtime: &dyn Runtime) -> Result<()> {
+        if is_looked_up { self.require_on_schema(schema, privilege::USAGE, runtime) } else { Ok(()) }
+    }
+
     /// Ties serial and identity columns' sequences to their columns.
     pub(super) fn own_sequences(&mut self, table: Oid, new: &NewTable, runtime: &dyn Runtime) -> Result<()> {
         for (i, column) in new.columns.iter().enumerate() {
@@ -516,6 +528,11 @@ impl Definitions<'_> {
         }
         Ok(())
     }
+}
+
+/// Constraints that PostgreSQL adds when the table is there.
+fn is_added_later(constraint: &nodes::Constraint) -> bool {
+    matches!(constraint.contype, C::CONSTR_PRIMARY | C::CONSTR_UNIQUE | C::CONSTR_EXCLUSION | C::CONSTR_FOREIGN)
 }
 
 fn constraints_of<'a>(all: &[(&'a nodes::Constraint, Option<String>)]) -> Vec<&'a nodes::Constraint> {

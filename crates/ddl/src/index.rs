@@ -92,17 +92,29 @@ impl Definitions<'_> {
         let method = self.index_method(s.access_method())?;
         index_class::check_method(s, method)?;
         let table = self.lock_tree_online(&table, self.table_lock(), runtime)?;
-        // The index is the table's owner's, and so is what its expressions do.
-        self.as_role(table.owner, |definitions| definitions.create_index_on(&table, s, method, runtime))
+        let Some(new) = self.new_index(&table, s, method, runtime)? else { return Ok(()) };
+        if table.kind == TableKind::Partitioned && s.concurrent {
+            return Err(Error::unsupported(format!(
+                "cannot create index on partitioned table \"{}\" concurrently",
+                table.name
+            )));
+        }
+        // The index is the table's owner's, and so is what its expressions do. What they name is looked up by whoever
+        // runs the command.
+        self.as_role(table.owner, |definitions| {
+            let oid = definitions.insert_index(&table, &new, runtime)?;
+            definitions.index_partitions(&table, oid, super::partition::says_only(relation), runtime)
+        })
     }
 
-    fn create_index_on(
+    /// What CREATE INDEX says; None: there is a relation of that name, and the command does not mind.
+    fn new_index(
         &mut self,
         table: &Arc<Table>,
         s: &nodes::IndexStmt,
         method: Oid,
         runtime: &dyn Runtime,
-    ) -> Result<()> {
+    ) -> Result<Option<NewIndex>> {
         let mut keys = Vec::new();
         let mut names = Vec::new();
         for element in s.index_params() {
@@ -127,7 +139,7 @@ impl Definitions<'_> {
             None => self.free_name(table, &names, "idx", runtime)?,
         };
         if self.name_is_taken(table.schema_oid, &name, "relation", s.if_not_exists, runtime)? {
-            return Ok(());
+            return Ok(None);
         }
         let mut include = Vec::new();
         for node in s.index_including_params() {
@@ -152,15 +164,7 @@ impl Definitions<'_> {
             is_part: false,
         };
         index_class::check_options(method, &new.options)?;
-        if table.kind == TableKind::Partitioned && s.concurrent {
-            return Err(Error::unsupported(format!(
-                "cannot create index on partitioned table \"{}\" concurrently",
-                table.name
-            )));
-        }
-        let only = s.relation().is_some_and(super::partition::says_only);
-        let oid = self.insert_index(table, &new, runtime)?;
-        self.index_partitions(table, oid, only, runtime)
+        Ok(Some(new))
     }
 
     /// The parts of a partitioned table's new index; without them (ONLY) it is not valid yet.

@@ -21,6 +21,7 @@ const DEFAULTS: u32 = 1 << 3;
 const GENERATED: u32 = 1 << 4;
 const IDENTITY: u32 = 1 << 5;
 const INDEXES: u32 = 1 << 6;
+const STATISTICS: u32 = 1 << 7;
 
 /// Where the new table is going to be.
 pub(super) struct NewPlace<'a> {
@@ -34,6 +35,11 @@ pub(super) struct NewPlace<'a> {
 pub(super) struct Likes(Vec<(Arc<Table>, u32)>);
 
 impl Likes {
+    /// Whether something of the other tables is added when the new one is there, which it is looked up for.
+    pub fn look_up_table(&self) -> bool {
+        self.0.iter().any(|(_, options)| options & (CONSTRAINTS | DEFAULTS | GENERATED | INDEXES | STATISTICS) != 0)
+    }
+
     pub fn add(
         &mut self,
         definitions: &mut Definitions<'_>,

@@ -9,7 +9,7 @@
 use super::Definitions;
 use super::create_table::{NewColumn, NewTable};
 use super::table_as::TOO_MANY_NAMES;
-use super::view::result_columns;
+use super::view::{refuse_same_names, result_columns};
 use crate::client::Runtime;
 use crate::context::PlanRequest;
 use crate::host::NullSink;
@@ -58,6 +58,7 @@ impl Definitions<'_> {
         }
         let names = super::strings(into.col_names());
         let columns = result_columns(&plan, &names, TOO_MANY_NAMES)?;
+        refuse_same_names(&columns)?;
         let text = self.view_text(s.query(), !names.is_empty(), &columns, runtime)?;
         let options = self.storage_options(into.options())?;
         let new = NewTable { name, schema, kind: b'm', persistence: b'p', columns, options, class_columns: Vec::new() };

@@ -3,7 +3,7 @@
 use super::Definitions;
 use super::create_table::NewTable;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
-use super::view::result_columns;
+use super::view::{refuse_same_names, result_columns};
 use crate::client::Runtime;
 use crate::context::PlanRequest;
 use kilndb_base::{Error, Result};
@@ -89,6 +89,7 @@ impl Definitions<'_> {
             return Ok("CREATE TABLE AS".to_string());
         }
         let columns = result_columns(&plan, &super::strings(into.col_names()), TOO_MANY_NAMES)?;
+        refuse_same_names(&columns)?;
         let mut options = self.storage_options(into.options())?;
         if global {
             options.push(on_commit_option(into.on_commit)?);

@@ -24,9 +24,6 @@ pub(super) fn result_columns(plan: &Plan, aliases: &[&str], too_many: &str) -> R
     let mut columns: Vec<NewColumn> = Vec::new();
     for (i, c) in plan.columns.iter().enumerate() {
         let name = aliases.get(i).map_or(c.name.clone(), |a| a.to_string());
-        if columns.iter().any(|known| known.name == name) {
-            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
-        }
         let type_oid = if c.type_oid == oids::UNKNOWN { oids::TEXT } else { c.type_oid };
         let shown = if c.shown_type == oids::UNKNOWN { oids::TEXT } else { c.shown_type };
         let collation = match kilndb_catalog::extension::collation_of_type(shown) {
@@ -37,6 +34,17 @@ pub(super) fn result_columns(plan: &Plan, aliases: &[&str], too_many: &str) -> R
         columns.push(NewColumn { name, type_oid, typmod: c.typmod, collation, ..NewColumn::default() });
     }
     Ok(columns)
+}
+
+/// 42701 if two columns of a new relation have the same name.
+pub(super) fn refuse_same_names(columns: &[NewColumn]) -> Result<()> {
+    for (n, column) in columns.iter().enumerate() {
+        if columns[..n].iter().any(|known| known.name == column.name) {
+            let message = format!("column \"{}\" specified more than once", column.name);
+            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
+        }
+    }
+    Ok(())
 }
 
 fn no_collation(column: &str, type_oid: Oid) -> Error {
@@ -91,9 +99,11 @@ impl Definitions<'_> {
         let oid = match existing {
             Some(oid) if s.replace => self.replace_view(oid, &columns, &options, runtime)?,
             Some(_) => {
+                refuse_same_names(&columns)?;
                 return Err(Error::new(sqlstate::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
             }
             None => {
+                refuse_same_names(&columns)?;
                 let persistence = if temporary { b't' } else { b'p' };
                 self.insert_table(
                     &NewTable { name, schema, kind: b'v', persistence, columns, options, class_columns: Vec::new() },
@@ -216,6 +226,12 @@ impl Definitions<'_> {
             }
         }
         let added = &columns[view.columns.len()..];
+        for (n, column) in added.iter().enumerate() {
+            if columns[..view.columns.len() + n].iter().any(|known| known.name == column.name) {
+                let message = format!("column \"{}\" of relation \"{}\" already exists", column.name, view.name);
+                return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
+            }
+        }
         let storages = self.column_storages(added, runtime)?;
         self.write_catalog(runtime, |w| {
             super::create_table::insert_attributes(w, oid, view.columns.len() as i16 + 1, added, &storages)

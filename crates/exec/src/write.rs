@@ -5,7 +5,7 @@ use super::expr::Evaluate;
 use super::modify_row::StoredRow;
 use super::{index, inverted, scan};
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_bind::access::RelationAccess;
+use kilndb_bind::access::{FunctionAccess, RelationAccess};
 use kilndb_bind::ir::{DmlKind, RowCheckKind};
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::{Index, Table, TableKind};
@@ -104,10 +104,7 @@ pub fn complete_as(
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
-    if !m.functions.is_empty() {
-        let owner = m.statement.is_of_key.then_some(m.table.owner);
-        cx.session.require_functions(&m.functions, owner)?;
-    }
+    require_functions(m, &m.functions.generated, cx)?;
     for (column, e) in &*m.generated {
         values[*column] = e.eval(values, rt, cx)?;
     }
@@ -132,6 +129,7 @@ pub fn complete_as(
                 .with_column(name));
         }
     }
+    require_functions(m, &m.functions.checks, cx)?;
     for (name, e) in &*m.checks {
         if matches!(e.eval(values, rt, cx)?, Datum::Bool(false)) {
             let error = Error::new(
@@ -143,7 +141,18 @@ pub fn complete_as(
                 .with_constraint(name.clone()));
         }
     }
-    check_belongs(m, values, rt, cx)
+    check_belongs(m, values, rt, cx)?;
+    require_functions(m, &m.functions.indexes, cx)
+}
+
+/// 42501 unless whoever writes the rows may call the functions of their rules. What foreign keys change is the table
+/// owner's doing.
+fn require_functions(m: &ModifyPlan, functions: &[FunctionAccess], cx: &ExecContext<'_>) -> Result<()> {
+    if functions.is_empty() {
+        return Ok(());
+    }
+    let owner = m.statement.is_of_key.then_some(m.table.owner);
+    cx.session.require_functions(functions, owner)
 }
 
 pub(crate) fn not_within_bounds(partition: &Table, values: &[Datum], rt: &RunState, cx: &ExecContext<'_>) -> Error {

@@ -3,7 +3,7 @@
 use super::expression::CExpr;
 use super::*;
 use kilndb_base::Error;
-use kilndb_bind::access::restricted_functions;
+use kilndb_bind::access::restricted_rules;
 use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{Table, TableKind, column_places};
 use kilndb_types::functions;
@@ -221,7 +221,7 @@ impl Planner<'_> {
             old_columns,
             generated: generated.into(),
             checks: checks.into(),
-            functions: restricted_functions(&d.rule_functions, self.catalog)?.into(),
+            functions: restricted_rules(&d.rule_functions, self.catalog)?,
             not_null,
             foreign_keys: match d.kind {
                 _ if d.moves_rows => Vec::new(),

@@ -34,6 +34,7 @@ mod join_search;
 mod join_ways;
 pub mod key_ahead;
 mod key_bitmap;
+mod locking;
 pub mod measured;
 mod merge;
 mod minmax;
@@ -70,6 +71,7 @@ use kilndb_catalog::CatalogView;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_storage::{Engine, LockMode, Relation};
 use kilndb_types::EvalContext;
+use locking::locked_tables;
 pub use node::*;
 pub use partitionwise::{ByPartition, ShownPartition};
 use shown_text::ShownNames;
@@ -135,6 +137,8 @@ pub struct Planner<'a> {
     merged_statistics: RefCell<HashMap<(Oid, i16), Option<Arc<kilndb_catalog::column_statistics::ColumnStatistics>>>>,
     /// Index expressions and predicates, by relation and text.
     index_expressions: RefCell<HashMap<(u32, String), Expr>>,
+    /// Why rows that the statement locks cannot be locked.
+    unlockable: RefCell<Option<kilndb_base::Error>>,
     /// The subplans of subqueries that depend on columns outside of them.
     correlated_subplans: RefCell<Vec<compile::CorrelatedSubplan>>,
     /// By node id: the order in which the rows of a query come.
@@ -203,6 +207,7 @@ fn plan_in<'a>(
     let planner = Planner { uses, verbose, eval, ..Planner::new(catalog, engine, needed, names) };
     let values_may_simplify = values::decide_about(&query);
     let root = planner.plan_query(&query, 0)?;
+    access.unlockable = planner.unlockable.take();
     let (targets, tag, has_returning) = match &query.body {
         QueryBody::Dml(d) => {
             let tag = match d.kind {
@@ -313,10 +318,10 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId,
         *uses.entry(c).or_default() += each;
     }
     q.for_subqueries(&mut |s| collect_needed(s, out, uses));
-    for l in &q.locks {
-        out.insert(ColId { rel: l.rel, att: ATT_CTID });
-        if q.rels.iter().any(|r| r.id == l.rel && matches!(&r.kind, RelKind::Table(t) if t.partition_key.is_some())) {
-            out.insert(ColId { rel: l.rel, att: ATT_TABLEOID });
+    for (rel, table) in locked_tables(q) {
+        out.insert(ColId { rel, att: ATT_CTID });
+        if table.partition_key.is_some() {
+            out.insert(ColId { rel, att: ATT_TABLEOID });
         }
     }
     if let QueryBody::Dml(d) = &q.body {
@@ -397,6 +402,7 @@ impl<'a> Planner<'a> {
             relations: Default::default(),
             merged_statistics: Default::default(),
             index_expressions: Default::default(),
+            unlockable: Default::default(),
             correlated_subplans: Default::default(),
             query_orders: Default::default(),
             explores: Cell::new(false),

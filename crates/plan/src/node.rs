@@ -8,7 +8,9 @@ use kilndb_base::hash::{HashMap, HashSet};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
 use kilndb_bind::access::{FunctionAccess, StatementAccess};
 use kilndb_bind::collation::DerivedCollation;
-use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, RowCheckKind, SetOp};
+use kilndb_bind::ir::{
+    DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, RowCheckKind, RuleFunctions, SetOp,
+};
 use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_catalog::row_security::PlanRole;
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
@@ -815,7 +817,7 @@ pub struct TargetRules {
     pub generated: Arc<[(usize, CExpr)]>,
     pub checks: Arc<[(String, CExpr)]>,
     /// Those of the functions that these and index expressions call that not everybody may call.
-    pub functions: Arc<[FunctionAccess]>,
+    pub functions: RuleFunctions<Arc<[FunctionAccess]>>,
     pub not_null: Arc<[usize]>,
     pub foreign_keys: Arc<[ForeignKeyPlan]>,
     pub referenced_by: Arc<[ReferencedPlan]>,

@@ -13,7 +13,7 @@ use super::scan::ScanChoice;
 use super::*;
 use kilndb_base::sync::OnceLock;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
-use kilndb_bind::access::{FunctionAccess, restricted_functions};
+use kilndb_bind::access::{FunctionAccess, restricted_rules};
 use kilndb_catalog::operator_class::{self, EQUAL, SupportFunctionCaller, UserOperatorClass};
 use kilndb_catalog::partition::PartitionMap;
 use kilndb_catalog::{FunctionInfo, IndexKey, Table};
@@ -186,7 +186,7 @@ impl PartitionColumns {
 pub struct TableRules {
     pub generated: Arc<[(usize, CExpr)]>,
     pub checks: Arc<[(String, CExpr)]>,
-    pub functions: Arc<[FunctionAccess]>,
+    pub functions: RuleFunctions<Arc<[FunctionAccess]>>,
     pub not_null: Arc<[usize]>,
     pub indexes: Arc<[IndexPlan]>,
     pub foreign_keys: Arc<[ForeignKeyPlan]>,
@@ -219,7 +219,7 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
     Ok(TableRules {
         generated: generated.into(),
         checks: checks.into(),
-        functions: restricted_functions(&bound.rule_functions, catalog)?.into(),
+        functions: restricted_rules(&bound.rule_functions, catalog)?,
         not_null: table.columns.iter().enumerate().filter(|(_, c)| c.not_null && !c.dropped).map(|(i, _)| i).collect(),
         indexes: indexes.into(),
         foreign_keys: foreign_keys.into(),

@@ -61,6 +61,7 @@ impl Planner<'_> {
 
     fn plan_level(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
         kilndb_base::stack::check()?;
+        self.note_unlockable(q);
         for c in &q.ctes {
             self.plan_cte(c)?;
         }
@@ -546,50 +547,6 @@ impl Planner<'_> {
         }
         self.hidden_subplans.borrow_mut().extend(first..self.subplans.borrow().len());
         Ok(recheck)
-    }
-
-    fn lock_rows(&self, q: &Query, input: PlannedNode) -> Result<PlannedNode> {
-        let mut targets = Vec::new();
-        self.read_only.set(false);
-        for l in &q.locks {
-            let Some(Rel { kind: RelKind::Table(table), .. }) = q.rels.iter().find(|r| r.id == l.rel) else { continue };
-            self.lock_table(table.oid, LockMode::RowShare);
-            self.note_change(table);
-            let Some(ctid) = input.layout.find(ColId { rel: l.rel, att: ATT_CTID }) else {
-                return Err(Error::unsupported("row locks of a relation whose rows cannot be identified here"));
-            };
-            let mut columns = Vec::new();
-            for (slot, c) in input.layout.0.iter().enumerate().filter(|(_, c)| c.rel == l.rel) {
-                match c.att {
-                    ATT_CTID => columns.push((slot, ScanOutput::Ctid)),
-                    ATT_TABLEOID => columns.push((slot, ScanOutput::TableOid)),
-                    a if a > 0 => columns.push((slot, ScanOutput::Column(a as usize - 1))),
-                    _ => {}
-                }
-            }
-            let tableoid = if table.partition_key.is_some() {
-                input.layout.find(ColId { rel: l.rel, att: ATT_TABLEOID })
-            } else {
-                None
-            };
-            targets.push(LockTarget {
-                table: table.clone(),
-                heap: self.heap_of(table)?,
-                tableoid,
-                ctid,
-                columns,
-                strength: l.strength,
-                wait: l.wait,
-            });
-        }
-        let recheck = self.recheck(q, &input.layout)?;
-        let (width, rows, cost) = (input.layout.0.len(), input.node.rows, input.node.cost);
-        let secured = q.rels.iter().flat_map(|rel| &rel.security_quals);
-        let plain = secured.chain(&q.filter).all(|f| !f.is_volatile() && !f.has_sublink());
-        let early = plain && targets.len() == 1 && matches!(input.node.op, Op::SeqScan(_) | Op::IndexScan { .. });
-        let node =
-            self.node(Op::LockRows { input: input.node, targets, recheck, early }, width, rows, cost, "LockRows");
-        Ok(PlannedNode { node, layout: input.layout })
     }
 }
 

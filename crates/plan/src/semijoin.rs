@@ -22,28 +22,12 @@ pub(crate) struct SemiJoin {
 
 /// Do only joins and conditions decide which rows the query has?
 pub(crate) fn only_joins(q: &Query) -> bool {
-    only_conditions(q) && !q.from.is_empty()
-}
-
-/// Do conditions alone decide which rows the query has, or that it has its only one?
-pub(crate) fn only_conditions(q: &Query) -> bool {
-    matches!(q.body, QueryBody::Select)
-        && q.ctes.is_empty()
-        && !q.has_aggs
-        && q.group_by.is_empty()
-        && q.grouping_sets.is_none()
-        && q.having.is_none()
-        && q.windows.is_empty()
-        && !q.has_srf
-        && q.limit.is_none()
-        && q.offset.is_none()
-        && q.locks.is_empty()
-        && !matches!(q.distinct, Distinct::On(_))
+    q.only_conditions() && !q.from.is_empty()
 }
 
 /// EXISTS needs no columns and no order.
 pub(crate) fn forget_columns(q: &mut Query) {
-    if only_conditions(q) {
+    if q.only_conditions() {
         let one = Expr::new(ExprKind::Const(kilndb_types::Datum::Int4(1)), kilndb_types::oids::INT4);
         q.targets = vec![Target { expr: one, name: "?column?".into(), junk: false, table_oid: 0, attnum: 0 }];
         q.order_by.clear();

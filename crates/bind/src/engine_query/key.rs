@@ -67,7 +67,8 @@ impl KeyQuery<'_> {
     fn bind_find(&self, binder: &Binder<'_>, locks: bool) -> Result<BoundStatement> {
         let rel = binder.new_rel();
         let one = Expr::new(ExprKind::Const(Datum::Int4(1)), oids::INT4);
-        let lock = RowLock { rel, strength: LockStrength::KeyShare, wait: LockWait::Wait };
+        let (strength, wait) = (LockStrength::KeyShare, LockWait::Wait);
+        let lock = RowLock { rel, strength, wait, is_inherited: false };
         Ok(statement(Query {
             rels: vec![table_rel(rel, self.table)],
             from: vec![JoinTree::Rel(rel)],

@@ -25,7 +25,7 @@ pub fn insert_rows(source: BoundStatement, table: &Arc<Table>, catalog: &dyn Cat
     dml.source = Some(source);
     binder.row_rules(table, dml.new_rel, &mut dml)?;
     // What a definition does with rows nobody is asked about.
-    dml.rule_functions.clear();
+    dml.rule_functions = RuleFunctions::default();
     Ok(statement(Query { body: QueryBody::Dml(Box::new(dml)), ..Query::default() }))
 }
 
@@ -118,7 +118,7 @@ impl EngineQuery for CopyRows<'_> {
         dml.source = Some(SharedQuery::new(source));
         binder.row_rules(self.target, dml.new_rel, &mut dml)?;
         // What a definition does with rows nobody is asked about.
-        dml.rule_functions.clear();
+        dml.rule_functions = RuleFunctions::default();
         Ok(statement(Query { body: QueryBody::Dml(Box::new(dml)), ..Query::default() }))
     }
 }
@@ -182,7 +182,7 @@ impl EngineQuery for FillColumn<'_> {
         }
         binder.row_rules(self.table, dml.new_rel, &mut dml)?;
         // What a definition does with rows nobody is asked about.
-        dml.rule_functions.clear();
+        dml.rule_functions = RuleFunctions::default();
         Ok(change_of(dml, None))
     }
 }

@@ -9,12 +9,12 @@ use super::SessionContext;
 use crate::client::Runtime;
 use crate::privileges::{has_on_columns, may_access, not_owner, permission_denied, refuse_functions, relation_word};
 use kilndb_base::sync::Arc;
-use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::access::restricted_functions;
-use kilndb_catalog::Table;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::access::{RelationAccess, StatementAccess, restricted_functions};
 use kilndb_catalog::privileges::{Privileges, privilege};
 use kilndb_catalog::roles::{Roles, RolesInDatabase};
 use kilndb_catalog::secured_objects::LANGUAGES;
+use kilndb_catalog::{Table, TableKind};
 use kilndb_plan::Plan;
 use kilndb_types::Datum;
 
@@ -129,15 +129,21 @@ impl SessionContext {
         if role == kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER
             && plan.access.relations.iter().all(|access| access.check_as.is_none_or(|owner| owner == role))
         {
-            return Ok(());
+            return refuse_locks(&plan.access);
         }
         let (version, roles) = self.versioned_roles()?;
         let seen = roles.seen_from(self.database.oid);
-        for access in &plan.access.relations {
-            if !may_access(access.check_as.unwrap_or(role), access, seen) {
-                return Err(permission_denied(relation_word(&access.table), &access.table.name));
-            }
-        }
+        // Views come first; what is behind them is planned when their users have been asked about.
+        let first_table = plan.access.relations.iter().position(|access| access.table.kind != TableKind::View);
+        let (views, tables) = plan.access.relations.split_at(first_table.unwrap_or(plan.access.relations.len()));
+        let require = |access: &RelationAccess| match may_access(access.check_as.unwrap_or(role), access, seen) {
+            true => Ok(()),
+            false => Err(permission_denied(relation_word(&access.table), &access.table.name)),
+        };
+        views.iter().try_for_each(require)?;
+        plan.access.unlockable.clone().map_or(Ok(()), Err)?;
+        tables.iter().try_for_each(require)?;
+        refuse_locks(&plan.access)?;
         for (name, schema) in &plan.access.schemas {
             if !schema.has_all(role, privilege::USAGE, seen) {
                 return Err(permission_denied("schema", name));
@@ -168,4 +174,13 @@ impl SessionContext {
         let role = self.identity.current_role;
         self.with_roles(|roles| refuse_functions(&restricted, role, roles))?
     }
+}
+
+/// 42809 if the statement locks rows that nobody but a REFRESH may change. Whoever may not read them is told that first.
+fn refuse_locks(access: &StatementAccess) -> Result<()> {
+    access.unlockable.clone().map_or(Ok(()), Err)?;
+    let mut locked = access.relations.iter().filter(|access| access.required & privilege::UPDATE != 0);
+    let Some(view) = locked.find(|access| access.table.kind == TableKind::Materialized) else { return Ok(()) };
+    let message = format!("cannot lock rows in materialized view \"{}\"", view.table.name);
+    Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message))
 }

@@ -3,20 +3,14 @@
 use super::*;
 use kilndb_base::hash::{HashMap, HashMapExt};
 
-/// A CTE that is used once, selects, and is not volatile, becomes a subquery where it is used.
+/// Moves WITH queries that are subqueries rather to where they are used.
 pub(super) fn inline_ctes(q: &mut Query) -> Result<()> {
     let mut moved: HashMap<u32, Query> = HashMap::new();
     let mut kept = Vec::new();
     for c in std::mem::take(&mut q.ctes) {
-        let plain = !c.recursive
-            && !matches!(c.query.body, QueryBody::Dml(_))
-            && c.query.locks.is_empty()
-            && (c.materialized == Some(false) && c.references == 1 || c.materialized.is_none() && c.references == 1)
-            && !c.query.is_volatile();
-        let unread = c.references == 0 && !matches!(c.query.body, QueryBody::Dml(_));
-        if plain {
+        if c.becomes_subquery() {
             moved.insert(c.id, c.query.into_inner());
-        } else if !unread {
+        } else if !c.is_unused() {
             kept.push(c);
         }
     }

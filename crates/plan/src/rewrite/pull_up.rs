@@ -195,7 +195,8 @@ fn left_of(t: &JoinTree, id: u32) -> Option<&JoinTree> {
     left_of(left, id).or_else(|| left_of(right, id))
 }
 
-fn merge(q: &mut Query, id: u32, inner: Query) -> Result<()> {
+fn merge(q: &mut Query, id: u32, mut inner: Query) -> Result<()> {
+    inherit_locks(q, id, std::mem::take(&mut inner.locks));
     let outputs: Vec<Expr> = inner.targets.iter().filter(|t| !t.junk).map(|t| t.expr.clone()).collect();
     let mut tree = inner.from.into_iter();
     let Some(mut joined) = tree.next() else { return Ok(()) };
@@ -220,6 +221,12 @@ fn merge(q: &mut Query, id: u32, inner: Query) -> Result<()> {
         put_value(e, id, &outputs);
         Ok(())
     })
+}
+
+/// What a subquery locked because it is locked itself, the query locks in its stead.
+fn inherit_locks(q: &mut Query, id: u32, locks: Vec<RowLock>) {
+    let is_inherited = q.locks.iter().find(|lock| lock.rel == id).is_none_or(|lock| lock.is_inherited);
+    q.locks.extend(locks.into_iter().map(|lock| RowLock { is_inherited, ..lock }));
 }
 
 /// A join tree with a condition on all of it.

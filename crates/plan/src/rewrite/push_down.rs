@@ -87,7 +87,7 @@ fn outputs(q: &Query) -> impl Iterator<Item = (i16, &Expr)> {
 
 /// May there be a condition on the rows of the subquery? `unsafe_columns`: the results that it must not be about.
 fn is_safe(q: &Query, unsafe_columns: &mut Vec<i16>) -> bool {
-    if q.limit.is_some() || q.offset.is_some() || q.grouping_sets.is_some() || !q.locks.is_empty() {
+    if q.limit.is_some() || q.offset.is_some() || q.grouping_sets.is_some() {
         return false;
     }
     match &q.body {

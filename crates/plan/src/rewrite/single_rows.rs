@@ -3,7 +3,6 @@
 //!
 //! `WITH given AS (SELECT 5 AS k) SELECT … FROM t, given WHERE t.x = given.k` is about `t.x = 5` then.
 
-use super::super::semijoin::only_conditions;
 use super::*;
 
 /// Takes them out of the FROM clause of a query, as long as there is something else in it.
@@ -58,7 +57,7 @@ fn inner_items(t: &JoinTree, out: &mut Vec<Option<u32>>) {
 /// The values of the only row that the relation has, if they may be computed where they are used.
 fn values_of(rel: &Rel) -> Option<Vec<Expr>> {
     let values: Vec<Expr> = match &rel.kind {
-        RelKind::Subquery(s) if only_conditions(s) && s.from.is_empty() && s.filter.is_none() => {
+        RelKind::Subquery(s) if s.only_conditions() && s.from.is_empty() && s.filter.is_none() => {
             s.targets.iter().filter(|t| !t.junk).map(|t| t.expr.clone()).collect()
         }
         RelKind::Values(rows) => match rows.as_slice() {
