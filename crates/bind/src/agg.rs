@@ -121,7 +121,7 @@ impl Binder<'_> {
         let mut aggs = level.outer_aggs.borrow_mut();
         let at = aggs.iter().position(|a| same(a, &call)).unwrap_or(aggs.len());
         let column = ColId { rel: level.outer_agg_rel.get(), att: at as i16 + 1 };
-        let here = Expr::column(column, call.ty, call.typmod).collated(call.collation).at(call.loc);
+        let here = call.as_column(column).at(call.loc);
         if at == aggs.len() {
             aggs.push(call);
         }
@@ -247,7 +247,7 @@ impl Binder<'_> {
                             .find(|r| r.id == id.rel)
                             .and_then(|r| r.columns.get(id.att.max(1) as usize - 1));
                         if let Some(c) = ty {
-                            let column = Expr::column(id, c.ty, c.typmod).collated(c.collation);
+                            let column = c.expr(id);
                             if !added.iter().any(|a| same(a, &column)) {
                                 added.push(column);
                             }

@@ -12,7 +12,7 @@
 use super::Binder;
 use super::ir::*;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::collation_read::unknown_collation;
+use kilndb_catalog::collation_read::{collation_shown, not_collatable, unknown_collation};
 use kilndb_syntax::nodes;
 use kilndb_types::citext::CITEXT;
 use kilndb_types::collation::{C_COLLATION, Collation, DEFAULT_COLLATION};
@@ -202,13 +202,7 @@ impl Binder<'_> {
             return Err(self.at(unknown_collation(&parts.join(".")), c.location));
         };
         self.note_collation(schema, &info, c.location);
-        let is_searched =
-            schema.is_none() || self.catalog.collation_by_name(None, name)?.is_some_and(|found| found.oid == info.oid);
-        let quote = kilndb_catalog::format_type::quote_identifier;
-        let shown = match (is_searched, schema) {
-            (false, Some(schema)) => format!("{}.{}", quote(schema), quote(name)),
-            _ => quote(name),
-        };
+        let shown = collation_shown(self.catalog, &info)?;
         Ok((info.collation()?, shown))
     }
 
@@ -219,18 +213,13 @@ impl Binder<'_> {
             return Ok(None);
         }
         if !is_collatable(self.base_type(e.ty)) {
-            let message = format!("collations are not supported by type {}", self.type_name(e.ty));
-            return Err(Error::new(sqlstate::DATATYPE_MISMATCH, message));
+            return Err(not_collatable(&self.type_name(e.ty)));
         }
         if e.collation.strength == CollationStrength::Conflict {
             return Ok(None);
         }
         let Some(info) = self.catalog.collation_info_by_oid(e.collation.collation.oid)? else { return Ok(None) };
-        let is_found = self.catalog.collation_by_name(None, &info.name)?.is_some_and(|found| found.oid == info.oid);
-        let quote = kilndb_catalog::format_type::quote_identifier;
-        let schema = self.catalog.schema_name_of(info.schema_oid).filter(|_| !is_found);
-        let name = quote(&info.name);
-        Ok(Some(schema.map_or(name.clone(), |schema| format!("{}.{name}", quote(&schema)))))
+        collation_shown(self.catalog, &info).map(Some)
     }
 
     /// That of a column of a set operation. Errors: 42P21 where the two sides have different ones, and rows are compared.

@@ -306,7 +306,7 @@ impl Binder<'_> {
             let expr = if !t.indirection().is_empty() {
                 let base = match previous {
                     Some(p) => out.remove(p).expr,
-                    None => Expr::column(ColId { rel, att: c.attnum }, c.type_oid, c.typmod).collated(c.collation),
+                    None => Expr::of_column(rel, c),
                 };
                 self.assign_steps(base, &t.indirection().iter().collect::<Vec<_>>(), e, name, None, scope)?
             } else if is_default {

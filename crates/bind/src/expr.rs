@@ -728,11 +728,8 @@ impl Binder<'_> {
         let arg = self.bind_expr(c.arg(), scope)?;
         // A literal is of the type that its surroundings want.
         if !super::collation::is_collatable(self.base_type(arg.ty)) {
-            return self.err(
-                sqlstate::DATATYPE_MISMATCH,
-                format!("collations are not supported by type {}", self.type_name(arg.ty)),
-                c.location,
-            );
+            let e = kilndb_catalog::collation_read::not_collatable(&self.type_name(arg.ty));
+            return Err(self.at(e, c.location));
         }
         let (collation, name) = self.collation_written(c)?;
         let (ty, typmod) = (arg.ty, arg.typmod);

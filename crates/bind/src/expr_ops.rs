@@ -85,21 +85,13 @@ impl Binder<'_> {
         if left.is_empty() {
             return self.err(sqlstate::FEATURE_NOT_SUPPORTED, "cannot compare rows of zero length", loc);
         }
-        let kind = match name {
-            "=" => CompareKind::Eq,
-            "<>" => CompareKind::Ne,
-            "<" => CompareKind::Lt,
-            "<=" => CompareKind::Le,
-            ">" => CompareKind::Gt,
-            ">=" => CompareKind::Ge,
-            _ => {
-                let e = Error::new(
-                    sqlstate::FEATURE_NOT_SUPPORTED,
-                    format!("could not determine interpretation of row comparison operator {name}"),
-                )
-                .with_hint("Row comparison operators must be associated with btree operator families.");
-                return Err(self.at(e, loc));
-            }
+        let Some(kind) = CompareKind::of_operator(name) else {
+            let e = Error::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                format!("could not determine interpretation of row comparison operator {name}"),
+            )
+            .with_hint("Row comparison operators must be associated with btree operator families.");
+            return Err(self.at(e, loc));
         };
         if matches!(kind, CompareKind::Eq | CompareKind::Ne) {
             let pairs = left

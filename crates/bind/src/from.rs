@@ -122,17 +122,8 @@ impl Binder<'_> {
             TableKind::View if !is_opaque && !self.keeps_views => {
                 let sql = table.view_sql.clone().unwrap_or_default();
                 let inner = self.bind_view(&table, &sql)?;
-                let columns: Vec<RelColumn> = table
-                    .columns
-                    .iter()
-                    .filter(|c| !c.dropped)
-                    .map(|c| RelColumn {
-                        name: c.name.clone(),
-                        ty: c.type_oid,
-                        typmod: c.typmod,
-                        collation: c.collation.into(),
-                    })
-                    .collect();
+                let columns: Vec<RelColumn> =
+                    table.columns.iter().filter(|c| !c.dropped).map(RelColumn::from).collect();
                 let kind = RelKind::Subquery(SharedQuery::new(inner));
                 let rel = Rel { id: rel, alias, columns, kind, lateral: false, security_quals: Vec::new() };
                 let (tree, mut items) = self.add_rel(q, rel, v.alias(), table.type_oid)?;
@@ -229,7 +220,7 @@ impl Binder<'_> {
             .enumerate()
             .map(|(i, c)| NsColumn {
                 name: c.name.clone(),
-                expr: Expr::column(ColId { rel: id, att: i as i16 + 1 }, c.ty, c.typmod).collated(c.collation),
+                expr: c.expr(ColId { rel: id, att: i as i16 + 1 }),
                 table_oid: 0,
                 attnum: 0,
                 is_named_here: false,
@@ -304,7 +295,7 @@ impl Binder<'_> {
                 let Some(t) = d.type_name() else { return Ok(()) };
                 let (ty, typmod) = self.resolve_type(t)?;
                 let name = d.colname().unwrap_or("").to_string();
-                defs.push(RelColumn { name, ty, typmod, collation: super::collation::of_type(ty) });
+                defs.push(RelColumn::plain(name, ty, typmod));
                 Ok(())
             };
             for d in f.coldeflist() {
@@ -338,18 +329,7 @@ impl Binder<'_> {
                 (fields, expr.ty == oids::RECORD || self.is_composite(self.base_type(expr.ty)))
             {
                 row_type = expr.ty;
-                (
-                    fields
-                        .into_iter()
-                        .map(|(name, ty, typmod)| RelColumn {
-                            name,
-                            ty,
-                            typmod,
-                            collation: super::collation::of_type(ty),
-                        })
-                        .collect(),
-                    true,
-                )
+                (fields.into_iter().map(|(name, ty, typmod)| RelColumn::plain(name, ty, typmod)).collect(), true)
             } else {
                 if expr.ty == oids::RECORD {
                     return self.err(
@@ -374,21 +354,13 @@ impl Binder<'_> {
                     (None, Some(n)) => n.to_string(),
                     (None, None) => node_name,
                 };
-                (
-                    vec![RelColumn { name, ty: expr.ty, typmod: expr.typmod, collation: expr.collation.implicit() }],
-                    false,
-                )
+                (vec![expr.rel_column(name)], false)
             };
             calls.push(TableFunc { expr, columns: list.len(), composite });
             columns.extend(list);
         }
         if f.ordinality {
-            columns.push(RelColumn {
-                name: "ordinality".into(),
-                ty: oids::INT8,
-                typmod: -1,
-                collation: Default::default(),
-            });
+            columns.push(RelColumn::plain("ordinality", oids::INT8, -1));
             scalar = false;
         }
         let alias = f.alias().and_then(|a| a.aliasname()).map_or_else(|| alias.unwrap_or_default(), str::to_string);
@@ -529,11 +501,7 @@ impl Binder<'_> {
 }
 
 pub(crate) fn table_columns(table: &Table) -> Vec<RelColumn> {
-    table
-        .columns
-        .iter()
-        .map(|c| RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod, collation: c.collation.into() })
-        .collect()
+    table.columns.iter().map(RelColumn::from).collect()
 }
 
 /// 0A000 for a relation of another database than `database`, the session's.

@@ -204,7 +204,7 @@ impl<'n> InsertSource<'_, '_, 'n> {
         let rel = dml.source_rel;
         let mut source = Query::default();
         for (n, c) in columns.iter().enumerate() {
-            let expr = Expr::column(ColId { rel, att: n as i16 + 1 }, c.ty, c.typmod).collated(c.collation);
+            let expr = c.expr(ColId { rel, att: n as i16 + 1 });
             if self.column(n).generated == 0 {
                 self.assign(n, expr.clone(), &mut dml.assignments)?;
             }

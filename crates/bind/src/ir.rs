@@ -5,7 +5,7 @@
 
 use super::collation::{self, DerivedCollation};
 use kilndb_base::{Oid, Result};
-use kilndb_catalog::{Index, Table};
+use kilndb_catalog::{Column, Index, Table};
 use kilndb_types::Datum;
 use kilndb_types::collation::Collation;
 use std::sync::Arc;
@@ -112,6 +112,21 @@ pub enum CompareKind {
     Gt,
     Eq,
     Ne,
+}
+
+impl CompareKind {
+    /// What the operator of this name asks; None: it is none of comparison.
+    pub fn of_operator(name: &str) -> Option<CompareKind> {
+        Some(match name {
+            "=" => CompareKind::Eq,
+            "<>" => CompareKind::Ne,
+            "<" => CompareKind::Lt,
+            "<=" => CompareKind::Le,
+            ">" => CompareKind::Gt,
+            ">=" => CompareKind::Ge,
+            _ => return None,
+        })
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -356,6 +371,23 @@ pub struct RelColumn {
     pub ty: Oid,
     pub typmod: i32,
     pub collation: DerivedCollation,
+}
+
+impl From<&Column> for RelColumn {
+    fn from(c: &Column) -> RelColumn {
+        RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod, collation: c.collation.into() }
+    }
+}
+
+impl RelColumn {
+    /// One with its type's own collation.
+    pub fn plain(name: impl Into<String>, ty: Oid, typmod: i32) -> RelColumn {
+        RelColumn { name: name.into(), ty, typmod, collation: collation::of_type(ty) }
+    }
+    /// Its value, where its place is `id`.
+    pub fn expr(&self, id: ColId) -> Expr {
+        Expr::column(id, self.ty, self.typmod).collated(self.collation)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -827,14 +859,23 @@ impl Expr {
     pub fn column(id: ColId, ty: Oid, typmod: i32) -> Expr {
         Expr { kind: ExprKind::Column(id), ty, typmod, loc: -1, collation: collation::of_type(ty) }
     }
+    /// The value of a table's column, where the table is the relation `rel`.
+    pub fn of_column(rel: u32, column: &Column) -> Expr {
+        let id = ColId { rel, att: column.attnum };
+        Expr::column(id, column.type_oid, column.typmod).collated(column.collation)
+    }
+    /// The column that has the expression's value once it has been computed.
+    pub fn as_column(&self, id: ColId) -> Expr {
+        Expr::column(id, self.ty, self.typmod).collated(self.collation)
+    }
+    /// The column of a relation whose query computes the expression.
+    pub fn rel_column(&self, name: impl Into<String>) -> RelColumn {
+        RelColumn { name: name.into(), ty: self.ty, typmod: self.typmod, collation: self.collation.implicit() }
+    }
     /// With the collation of the column, or of the expression that has the value.
     pub fn collated(mut self, collation: impl Into<DerivedCollation>) -> Expr {
         self.collation = collation.into().implicit();
         self
-    }
-    /// What the value is compared as. Errors: 42P22 where that is not known.
-    pub fn order_type(&self) -> Result<Oid> {
-        self.collation.order_type(self.ty)
     }
     pub fn null(ty: Oid) -> Expr {
         Expr::new(ExprKind::Const(Datum::Null), ty)

@@ -227,7 +227,7 @@ impl Binder<'_> {
         };
         let mut columns = table_columns(&dml.table);
         if dml.table.kind == TableKind::View {
-            columns.push(RelColumn { name: String::new(), ty: oids::BOOL, typmod: -1, collation: Default::default() });
+            columns.push(RelColumn::plain("", oids::BOOL, -1));
         }
         let (alias, security_quals) = (settled.alias.clone(), settled.security_quals.clone());
         Ok(Rel { id: dml.rel, alias, columns, kind, lateral: false, security_quals })
@@ -239,7 +239,7 @@ impl Binder<'_> {
         let mut q = Query::default();
         let columns = table_columns(table);
         for (i, c) in columns.iter().enumerate() {
-            let expr = Expr::column(ColId { rel, att: i as i16 + 1 }, c.ty, c.typmod).collated(c.collation);
+            let expr = c.expr(ColId { rel, att: i as i16 + 1 });
             q.targets.push(Target { expr, name: c.name.clone(), junk: false, table_oid: 0, attnum: 0 });
         }
         q.targets.push(Target { expr: Expr::bool(true), name: String::new(), junk: false, table_oid: 0, attnum: 0 });
@@ -451,12 +451,7 @@ impl MovedSource {
         for e in self.columns.borrow().iter() {
             inner.targets.push(Target { expr: e.clone(), name: String::new(), junk: false, table_oid: 0, attnum: 0 });
         }
-        let columns = inner.targets.iter().map(|t| RelColumn {
-            name: t.name.clone(),
-            ty: t.expr.ty,
-            typmod: t.expr.typmod,
-            collation: t.expr.collation.implicit(),
-        });
+        let columns = inner.targets.iter().map(|t| t.expr.rel_column(&t.name));
         rel.columns = columns.collect();
     }
 }

@@ -96,7 +96,7 @@ impl Binder<'_> {
                     let c = &table.columns[i];
                     let loc = places.get(nth).and_then(|at| i32::try_from(*at).ok()).unwrap_or(-1);
                     self.note_attribute(table.oid, c.attnum, name, loc);
-                    Expr::column(ColId { rel: dml.new_rel, att: c.attnum }, c.type_oid, c.typmod).collated(c.collation)
+                    Expr::of_column(dml.new_rel, c)
                 }
                 None => self.bind_expr(e.expr(), &here)?,
             };

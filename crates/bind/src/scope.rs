@@ -66,7 +66,7 @@ impl NsItem {
             .filter(|c| !c.dropped)
             .map(|c| NsColumn {
                 name: c.name.clone(),
-                expr: Expr::column(ColId { rel, att: c.attnum }, c.type_oid, c.typmod).collated(c.collation),
+                expr: Expr::of_column(rel, c),
                 table_oid: table.oid,
                 attnum: c.attnum,
                 is_named_here: false,

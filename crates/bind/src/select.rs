@@ -659,14 +659,10 @@ impl Binder<'_> {
             let typmod = if rows.iter().all(|r| r[c].typmod == typmod) { typmod } else { -1 };
             let name = format!("column{}", c + 1);
             let collation = super::collation::merged(rows.iter().map(|r| &r[c])).implicit();
-            columns.push(RelColumn { name: name.clone(), ty, typmod, collation });
-            q.targets.push(Target {
-                expr: Expr::column(ColId { rel, att: c as i16 + 1 }, ty, typmod).collated(collation),
-                name,
-                junk: false,
-                table_oid: 0,
-                attnum: 0,
-            });
+            let column = RelColumn { name: name.clone(), ty, typmod, collation };
+            let expr = column.expr(ColId { rel, att: c as i16 + 1 });
+            q.targets.push(Target { expr, name, junk: false, table_oid: 0, attnum: 0 });
+            columns.push(column);
         }
         q.rels.push(Rel {
             id: rel,

@@ -67,21 +67,17 @@ impl Binder<'_> {
             self.coerce_output(&mut left, i, ty, name)?;
             self.coerce_output(&mut right, i, ty, name)?;
             let collation = self.common_collation([nth(&left, i)?, nth(&right, i)?], s.all)?;
-            columns.push(RelColumn { name: column_name.clone(), ty, typmod, collation });
-            q.targets.push(Target {
-                expr: Expr::column(ColId { rel, att: i as i16 + 1 }, ty, typmod).collated(collation),
-                name: column_name,
-                junk: false,
-                table_oid: 0,
-                attnum: 0,
-            });
+            let column = RelColumn { name: column_name.clone(), ty, typmod, collation };
+            let expr = column.expr(ColId { rel, att: i as i16 + 1 });
+            q.targets.push(Target { expr, name: column_name, junk: false, table_oid: 0, attnum: 0 });
+            columns.push(column);
         }
         let ns = columns
             .iter()
             .enumerate()
             .map(|(i, c)| NsColumn {
                 name: c.name.clone(),
-                expr: Expr::column(ColId { rel, att: i as i16 + 1 }, c.ty, c.typmod).collated(c.collation),
+                expr: c.expr(ColId { rel, att: i as i16 + 1 }),
                 table_oid: 0,
                 attnum: 0,
                 is_named_here: false,
@@ -143,7 +139,7 @@ impl Binder<'_> {
         let inner = std::mem::take(q);
         let rel = self.new_rel();
         for (n, c) in columns.iter().enumerate() {
-            let mut expr = Expr::column(ColId { rel, att: n as i16 + 1 }, c.ty, c.typmod).collated(c.collation);
+            let mut expr = c.expr(ColId { rel, att: n as i16 + 1 });
             if n == i {
                 if !self.can_coerce(expr.ty, ty, CastContext::Implicit)? {
                     return self.err(

@@ -98,11 +98,7 @@ impl Binder<'_> {
             .iter()
             .filter(|t| !t.junk)
             .enumerate()
-            .map(|(i, t)| {
-                Expr::column(ColId { rel: test_rel, att: i as i16 + 1 }, t.expr.ty, t.expr.typmod)
-                    .collated(t.expr.collation)
-                    .at(loc)
-            })
+            .map(|(i, t)| t.expr.as_column(ColId { rel: test_rel, att: i as i16 + 1 }).at(loc))
             .collect();
         if columns.len() < left.len() {
             return self.err(sqlstate::SYNTAX_ERROR, "subquery has too few columns", loc);

@@ -198,16 +198,7 @@ pub(crate) fn output_columns(q: &Query) -> Vec<RelColumn> {
         QueryBody::Dml(d) => &d.returning,
         _ => &q.targets,
     };
-    targets
-        .iter()
-        .filter(|t| !t.junk)
-        .map(|t| RelColumn {
-            name: t.name.clone(),
-            ty: t.expr.ty,
-            typmod: t.expr.typmod,
-            collation: t.expr.collation.implicit(),
-        })
-        .collect()
+    targets.iter().filter(|t| !t.junk).map(|t| t.expr.rel_column(&t.name)).collect()
 }
 
 /// Does the text of the tree name a relation `name`? (Coarse: shadowing inside is not looked at.)

@@ -4,7 +4,9 @@
 
 use super::cache::CatalogReader;
 use super::catalog_row::CatalogRow;
+use super::format_type::quote_identifier;
 use super::ids::*;
+use super::model::CatalogView;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::Datum;
 use kilndb_types::collation::{self, C_COLLATION, Collation, DEFAULT_COLLATION};
@@ -56,6 +58,21 @@ pub fn unknown_collation(name: &str) -> Error {
     Error::new(sqlstate::UNDEFINED_OBJECT, format!("collation \"{name}\" for encoding \"UTF8\" does not exist"))
 }
 
+/// 42804, of a type as it is shown.
+pub fn not_collatable(type_name: &str) -> Error {
+    Error::new(sqlstate::DATATYPE_MISMATCH, format!("collations are not supported by type {type_name}"))
+}
+
+/// How a collation is written: with its schema where the name alone does not find it.
+pub fn collation_shown(catalog: &dyn CatalogView, info: &CollationInfo) -> Result<String> {
+    let name = quote_identifier(&info.name);
+    if catalog.collation_by_name(None, &info.name)?.is_some_and(|found| found.oid == info.oid) {
+        return Ok(name);
+    }
+    let schema = catalog.schema_name_of(info.schema_oid);
+    Ok(schema.map_or_else(|| name.clone(), |schema| format!("{}.{name}", quote_identifier(&schema))))
+}
+
 impl CatalogReader<'_> {
     /// The row of a collation.
     pub fn collation_info(&self, oid: Oid) -> Result<Option<CollationInfo>> {
@@ -86,8 +103,8 @@ impl CatalogReader<'_> {
     /// The collation of a name, by the search path unless the schema is given.
     pub fn collation_named(&self, schema: Option<&str>, name: &str) -> Result<Option<CollationInfo>> {
         self.note_asked(schema, name);
+        let rows = self.lookup(PG_COLLATION, PG_COLLATION_NAME_ENC_NSP_INDEX, &[Datum::text(name)])?;
         for schema in self.schemas_to_search(schema, false)? {
-            let rows = self.lookup(PG_COLLATION, PG_COLLATION_NAME_ENC_NSP_INDEX, &[Datum::text(name)])?;
             let is_it = |row: &&CatalogRow| {
                 row.oid("collnamespace") == schema && [-1, i64::from(UTF8)].contains(&row.int("collencoding"))
             };

@@ -199,13 +199,14 @@ impl CatalogReader<'_> {
                 Some(c) => c.type_oid,
                 None => attributes.iter().find(|a| a.int("attnum") == i as i64 + 1).map_or(0, |a| a.oid("atttypid")),
             };
+            let type_oid = self.key_type(type_oid)?;
             keys.push(IndexKey {
                 attnum: *attnum as i16,
                 expression_sql: if *attnum == 0 { expressions.next() } else { None },
-                type_oid: self.key_type(type_oid)?,
+                type_oid,
                 order_type: match method.has_terms() || compares_bytes(at(&classes, i) as Oid) {
-                    true => self.key_type(type_oid)?,
-                    false => self.order_type(self.key_type(type_oid)?, at(&collations, i) as Oid)?,
+                    true => type_oid,
+                    false => self.order_type(type_oid, at(&collations, i) as Oid)?,
                 },
                 descending: at(&options, i) & 1 != 0,
                 nulls_first: at(&options, i) & 2 != 0,

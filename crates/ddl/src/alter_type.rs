@@ -20,6 +20,7 @@ use kilndb_bind::engine_query::{ColumnChange, RowCondition};
 use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_bind::{Binder, bind_expression, bind_expression_node, is_untyped_literal};
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::vector;
@@ -440,11 +441,7 @@ impl Definitions<'_> {
         let stored = Datum::Oid(collation);
         self.update_attribute(index.oid, at as i16 + 1, runtime, |row| row.set("attcollation", stored))?;
         self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index.oid, runtime, |row| {
-            let mut all: Vec<Datum> = row.numbers("indcollation").into_iter().map(|c| Datum::Oid(c as Oid)).collect();
-            if let Some(own) = all.get_mut(at) {
-                *own = Datum::Oid(collation);
-            }
-            row.set("indcollation", vector(oids::OID, all));
+            set_of_key(row, "indcollation", at, collation);
         })
     }
 
@@ -462,11 +459,7 @@ impl Definitions<'_> {
         let stored = self.stored_type(index.method.oid, class, type_oid, runtime)?;
         self.update_attribute(index.oid, at as i16 + 1, runtime, |row| row.set("atttypid", Datum::Oid(stored)))?;
         self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index.oid, runtime, |row| {
-            let mut classes: Vec<Datum> = row.numbers("indclass").into_iter().map(|c| Datum::Oid(c as Oid)).collect();
-            if let Some(own) = classes.get_mut(at) {
-                *own = Datum::Oid(class);
-            }
-            row.set("indclass", vector(oids::OID, classes));
+            set_of_key(row, "indclass", at, class);
         })
     }
 
@@ -478,6 +471,15 @@ impl Definitions<'_> {
             "You must specify an operator class for the index or define a default operator class for the data type.",
         ))
     }
+}
+
+/// Sets what a column of pg_index has for one of the index's keys.
+fn set_of_key(row: &mut CatalogRow, column: &'static str, key: usize, value: Oid) {
+    let mut all: Vec<Datum> = row.numbers(column).into_iter().map(|oid| Datum::Oid(oid as Oid)).collect();
+    if let Some(own) = all.get_mut(key) {
+        *own = Datum::Oid(value);
+    }
+    row.set(column, vector(oids::OID, all));
 }
 
 /// A column as it was, and what has to hold for its new values as it did for the old ones.

@@ -4,13 +4,14 @@
 
 use super::Definitions;
 use super::text_search::{option_names, split};
+use super::text_search_objects::names_of;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::collation::DerivedCollation;
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::catalog_row::CatalogRow;
-use kilndb_catalog::collation_read::{BUILTIN, ICU, LIBC, UTF8, unknown_collation};
+use kilndb_catalog::collation_read::{BUILTIN, ICU, LIBC, UTF8, not_collatable, unknown_collation};
 use kilndb_catalog::ids::*;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -165,8 +166,7 @@ impl Definitions<'_> {
         let found = self.collation_oid(&names, runtime)?;
         if self.type_info(type_oid, runtime)?.collation == 0 {
             let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
-            let message = format!("collations are not supported by type {shown}");
-            return Err(Error::new(sqlstate::DATATYPE_MISMATCH, message));
+            return Err(not_collatable(&shown));
         }
         Ok(found)
     }
@@ -264,7 +264,7 @@ impl Definitions<'_> {
         let language = standard.split('-').next().unwrap_or("");
         let is_known = matches!(language, "und" | "root" | "en")
             || self.context_mut().catalog_scan(PG_COLLATION)?.iter().any(|row| {
-                row.oid("oid") < super::text_search::FIRST_UNPINNED_OID * 2
+                row.oid("oid") < kilndb_catalog::builtin::FIRST_USER_OID
                     && row.text("colllocale").is_some_and(|locale| locale.split('-').next() == Some(language))
             });
         if !is_known {
@@ -409,8 +409,4 @@ impl Definitions<'_> {
         self.delete_objects(&named, cascade, runtime)?;
         Ok("DROP COLLATION".into())
     }
-}
-
-fn names_of<'a>(object: Node<'a>) -> Vec<&'a str> {
-    if let Node::NodeList(list) = object { super::strings(list) } else { Vec::new() }
 }

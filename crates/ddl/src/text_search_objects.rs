@@ -56,7 +56,7 @@ fn owner_column(kind: TextSearchKind) -> Option<&'static str> {
 fn tag(verb: &str, kind: TextSearchKind) -> String {
     format!("{verb} {}", kind.word().to_uppercase())
 }
-fn names_of<'a>(object: Node<'a>) -> Vec<&'a str> {
+pub(super) fn names_of<'a>(object: Node<'a>) -> Vec<&'a str> {
     if let Node::NodeList(list) = object { super::strings(list) } else { Vec::new() }
 }
 

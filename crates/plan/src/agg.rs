@@ -173,10 +173,7 @@ impl Planner<'_> {
             let column = |k: &SortKey| {
                 let at = groups.iter().position(|g| kilndb_bind::same(g, &k.expr))?;
                 let id = ColId { rel, att: at as i16 + 1 };
-                Some(SortKey {
-                    expr: Expr::column(id, k.expr.ty, k.expr.typmod).collated(k.expr.collation),
-                    ..k.clone()
-                })
+                Some(SortKey { expr: k.expr.as_column(id), ..k.clone() })
             };
             made_order = RowOrder::of_keys(&keys.iter().map_while(column).collect::<Vec<_>>());
         }
@@ -347,7 +344,7 @@ struct AggColumns<'x> {
 impl AggColumns<'_> {
     fn replace_by_group(&self, e: &mut Expr, group: usize) {
         let loc = e.loc;
-        *e = Expr::column(ColId { rel: self.rel, att: group as i16 + 1 }, e.ty, e.typmod).collated(e.collation).at(loc);
+        *e = e.as_column(ColId { rel: self.rel, att: group as i16 + 1 }).at(loc);
     }
     /// A constant that is sorted by may as well be the grouped one.
     fn replace_key(&mut self, e: &mut Expr) {
@@ -380,7 +377,7 @@ impl AggColumns<'_> {
                         self.aggs.len() - 1
                     }
                 };
-                *e = Expr::column(ColId { rel: self.rel, att: 2000 + i as i16 }, e.ty, e.typmod).collated(e.collation);
+                *e = e.as_column(ColId { rel: self.rel, att: 2000 + i as i16 });
                 return;
             }
             ExprKind::Grouping(args) => {

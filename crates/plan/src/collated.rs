@@ -15,15 +15,7 @@ pub(super) fn kind_of(f: &FuncExpr) -> Option<CompareKind> {
     if !is_own || !f.args.iter().all(|a| is_collatable(a.ty)) {
         return None;
     }
-    Some(match f.name.as_ref() {
-        "=" => CompareKind::Eq,
-        "<>" => CompareKind::Ne,
-        "<" => CompareKind::Lt,
-        "<=" => CompareKind::Le,
-        ">" => CompareKind::Gt,
-        ">=" => CompareKind::Ge,
-        _ => return None,
-    })
+    CompareKind::of_operator(&f.name)
 }
 
 /// What of texts cannot be done by a collation under which different texts are equal, as errors call it.
@@ -39,6 +31,11 @@ fn unsupported_use(f: &FuncExpr) -> Option<&'static str> {
 }
 
 impl Planner<'_> {
+    /// What the values of two expressions are compared as. Errors: 42P22 where their collation is not known.
+    pub(super) fn pair_type(&self, left: &Expr, right: &Expr) -> Result<Oid> {
+        of_pair(left, right).order_type(self.base_type(left.ty))
+    }
+
     /// A call whose result depends on the collation of its inputs; None: it does not.
     pub(super) fn compile_collated(&self, f: &FuncExpr, e: &Expr, layout: &Layout) -> Result<Option<CExpr>> {
         if let (Some(kind), [left, right]) = (kind_of(f), f.args.as_slice()) {
@@ -53,13 +50,13 @@ impl Planner<'_> {
         }
         let like = collated_like::by_rules(f.oid).filter(|_| !rules.is_deterministic);
         let Some(call) = like.or_else(|| locale_case::by_locale(f.oid)) else { return Ok(None) };
-        let locale = CExpr::Const(Datum::text(&rules.locale));
-        let args = self.compile_all(&f.args, layout)?.into_vec().into_iter().chain([locale]).collect();
+        let by = CExpr::Const(Datum::Oid(rules.order_type(kilndb_types::oids::TEXT)));
+        let args = self.compile_all(&f.args, layout)?.into_vec().into_iter().chain([by]).collect();
         self.fold(CExpr::Call { f: call, strict: f.strict, args }, false).map(Some)
     }
 
     fn compare_by_rules(&self, kind: CompareKind, left: &Expr, right: &Expr, layout: &Layout) -> Result<CExpr> {
-        let ty = of_pair(left, right).order_type(self.base_type(left.ty))?;
+        let ty = self.pair_type(left, right)?;
         Ok(CExpr::RowCompare(Box::new(RowComparison {
             kind,
             types: [ty].into(),
@@ -93,7 +90,7 @@ impl Planner<'_> {
             }
             ExprKind::ScalarArray { func, any } => {
                 let [l, r] = func.args.as_slice() else { return Err(refused()) };
-                self.any_by_rules(func, *any, of_pair(l, r).order_type(self.base_type(l.ty))?, layout)
+                self.any_by_rules(func, *any, self.pair_type(l, r)?, layout)
             }
             _ => Err(refused()),
         }
@@ -110,13 +107,19 @@ impl Planner<'_> {
         let CExpr::Const(Datum::Array(list)) = self.compile(r, layout)? else {
             return Err(Error::unsupported("ANY and ALL of arrays by nondeterministic collations are not supported"));
         };
-        let mut set = kilndb_base::hash::HashSet::default();
-        for d in list.elements.iter().filter(|d| !d.is_null()) {
-            let mut k = Vec::new();
-            kilndb_types::key::hash_equal_key(ty, d, &mut k)?;
-            set.insert(k);
-        }
-        let has_null = list.elements.iter().any(Datum::is_null);
-        Ok(CExpr::InSet { ty, arg: Box::new(self.compile(l, layout)?), set: Arc::new(set), has_null, negated })
+        let arg = self.compile(l, layout)?;
+        member_of_constants(ty, arg, &list.elements, negated)
     }
+}
+
+/// Whether the argument is among constants, which are told apart as values of the type.
+pub(super) fn member_of_constants(ty: Oid, arg: CExpr, elements: &[Datum], negated: bool) -> Result<CExpr> {
+    let mut set = kilndb_base::hash::HashSet::default();
+    for d in elements.iter().filter(|d| !d.is_null()) {
+        let mut k = Vec::new();
+        kilndb_types::key::hash_equal_key(ty, d, &mut k)?;
+        set.insert(k);
+    }
+    let has_null = elements.iter().any(Datum::is_null);
+    Ok(CExpr::InSet { ty, arg: Box::new(arg), set: Arc::new(set), has_null, negated })
 }

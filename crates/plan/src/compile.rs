@@ -5,14 +5,14 @@ use super::expression::RoutineCall;
 use super::expression::{CExpr, CSubscript, RowComparison};
 use super::expression::{SubPlanKind, SubPlanUse};
 use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::collation::{of_arguments, of_pair};
+use kilndb_bind::collation::of_arguments;
 use kilndb_bind::ir::*;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_types::functions::descriptor::{IntOp, IntWidth, Support};
 use kilndb_types::functions::{self, FunctionKind, ScalarFn};
 use kilndb_types::io::is_reg_type;
 use kilndb_types::types::{HeldAs, KeySubscript};
-use kilndb_types::{Datum, cast, key, oids};
+use kilndb_types::{Datum, cast, oids};
 use std::sync::Arc;
 
 /// The columns of the row that an expression is evaluated over. It is searched from the front.
@@ -109,7 +109,7 @@ impl Planner<'_> {
                 list => CExpr::Coalesce(list),
             },
             ExprKind::MinMax { greatest, args } => {
-                CExpr::MinMax { ty: e.order_type()?, greatest: *greatest, args: self.compile_all(args, layout)? }
+                CExpr::MinMax { ty: self.compared_type(e)?, greatest: *greatest, args: self.compile_all(args, layout)? }
             }
             ExprKind::Array { elements, element_type, multidim } => {
                 let args = self.compile_all(elements, layout)?;
@@ -163,7 +163,7 @@ impl Planner<'_> {
             ExprKind::ScalarArray { func, any } => self.compile_scalar_array(e, func, *any, layout)?,
             ExprKind::RowCompare { kind, left, right } => CExpr::RowCompare(Box::new(RowComparison {
                 kind: *kind,
-                types: left.iter().zip(right).map(|(l, r)| of_pair(l, r).order_type(l.ty)).collect::<Result<_>>()?,
+                types: left.iter().zip(right).map(|(l, r)| self.pair_type(l, r)).collect::<Result<_>>()?,
                 left: self.compile_all(left, layout)?,
                 right: self.compile_all(right, layout)?,
             })),
@@ -578,19 +578,9 @@ impl Planner<'_> {
             && a.elements.len() > 8
             && a.element_type == ty
         {
-            let mut set = kilndb_base::hash::HashSet::default();
-            let mut has_null = false;
-            for d in &a.elements {
-                if d.is_null() {
-                    has_null = true;
-                    continue;
-                }
-                let mut k = Vec::new();
-                key::hash_equal_key(ty, d, &mut k)?;
-                set.insert(k);
-            }
+            let a = a.clone();
             let [arg, _] = args;
-            return Ok(CExpr::InSet { ty, arg: Box::new(arg), set: Arc::new(set), has_null, negated: negator });
+            return super::collated::member_of_constants(ty, arg, &a.elements, negator);
         }
         Ok(CExpr::ScalarArray { f, strict: func.strict, any, args: Box::new(args) })
     }

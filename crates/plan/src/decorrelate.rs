@@ -241,9 +241,7 @@ impl Planner<'_> {
             return None;
         }
         let id = self.new_rel();
-        let column = |at: usize, e: &Expr| {
-            Expr::column(ColId { rel: id, att: at as i16 + 1 }, e.ty, e.typmod).collated(e.collation)
-        };
+        let column = |at: usize, e: &Expr| e.as_column(ColId { rel: id, att: at as i16 + 1 });
         let value = value_of_group(&target.expr, &aggregates, &|at, e| column(keys.len() + at, e))?;
         let mut used = Vec::new();
         value.columns(&mut used);
@@ -256,10 +254,7 @@ impl Planner<'_> {
         let equal = sides.iter().filter(|(key, value, _)| key.ty == value.ty && column_of(key).is_some());
         let equal = equal.filter_map(|(key, value, _)| Some((column_of(value)?, key.clone()))).collect();
         self.name_columns(id, &outputs);
-        let columns = outputs
-            .iter()
-            .map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod, collation: e.collation.implicit() })
-            .collect();
+        let columns = outputs.iter().map(|e| e.rel_column("")).collect();
         let kind = RelKind::Subquery(SharedQuery::new(grouped));
         let rel =
             Rel { id, alias: "grouped_subquery".into(), columns, kind, lateral: false, security_quals: Vec::new() };

@@ -203,10 +203,7 @@ impl Planner<'_> {
                     input = self.sort(input, wanted.order, &rows_order)?;
                     let column = |k: &SortKey| {
                         let at = visible.iter().position(|t| kilndb_bind::same(&t.expr, &k.expr))?;
-                        Some(SortKey {
-                            expr: Expr::column(out_layout.0[at], k.expr.ty, k.expr.typmod).collated(k.expr.collation),
-                            ..k.clone()
-                        })
+                        Some(SortKey { expr: k.expr.as_column(out_layout.0[at]), ..k.clone() })
                     };
                     rows_order = RowOrder::of_keys(&wanted.order.iter().map_while(column).collect::<Vec<_>>());
                 }
@@ -215,7 +212,7 @@ impl Planner<'_> {
                 // The sort keys are among the outputs.
                 for k in &mut order {
                     if let Some(i) = visible.iter().position(|t| kilndb_bind::same(&t.expr, &k.expr)) {
-                        k.expr = Expr::column(out_layout.0[i], k.expr.ty, k.expr.typmod).collated(k.expr.collation);
+                        k.expr = k.expr.as_column(out_layout.0[i]);
                     }
                 }
                 let keys: Vec<SortKey> = visible
@@ -303,11 +300,11 @@ impl Planner<'_> {
     fn note_order(&self, planned: &PlannedNode, order: &RowOrder, visible: &[&Target]) {
         let result = |expressions: &[Expr]| {
             let is_it = |(t, c): &(&&Target, &ColId)| {
-                let column = Expr::column(**c, t.expr.ty, t.expr.typmod).collated(t.expr.collation);
+                let column = t.expr.as_column(**c);
                 has_same(expressions, &column) || !t.expr.is_volatile() && has_same(expressions, &t.expr)
             };
             let (t, c) = visible.iter().zip(&planned.layout.0).find(is_it)?;
-            Some(Expr::column(*c, t.expr.ty, t.expr.typmod).collated(t.expr.collation))
+            Some(t.expr.as_column(*c))
         };
         let key = |k: &OrderKey| Some(OrderKey { expressions: vec![result(&k.expressions)?], ..k.clone() });
         let keys: Vec<OrderKey> = order.keys.iter().map_while(key).collect();
@@ -393,7 +390,7 @@ impl Planner<'_> {
                         id
                     }
                 };
-                *e = Expr::column(id, e.ty, e.typmod).collated(e.collation);
+                *e = e.as_column(id);
             }
             Ok(())
         };

@@ -109,10 +109,7 @@ fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr
     if uses_level(&s.query, level) {
         return None;
     }
-    let columns = outputs
-        .iter()
-        .map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod, collation: e.collation.implicit() })
-        .collect();
+    let columns = outputs.iter().map(|e| e.rel_column("")).collect();
     let rel = Rel {
         id: s.test_rel,
         alias: "ANY_subquery".into(),
@@ -207,14 +204,8 @@ impl Planner<'_> {
                 _ => return None,
             };
             targets.push(Target { expr: inner.clone(), name: String::new(), junk: false, table_oid: 0, attnum: 0 });
-            columns.push(RelColumn {
-                name: String::new(),
-                ty: inner.ty,
-                typmod: inner.typmod,
-                collation: inner.collation.implicit(),
-            });
-            let column = Expr::column(ColId { rel: id, att: columns.len() as i16 }, inner.ty, inner.typmod)
-                .collated(inner.collation);
+            columns.push(inner.rel_column(""));
+            let column = inner.as_column(ColId { rel: id, att: columns.len() as i16 });
             let mut f = f.clone();
             let at = usize::from(of_level(&f.args[0]));
             f.args[at] = column;

@@ -28,7 +28,7 @@ impl Planner<'_> {
                             calls.len() - 1
                         }
                     };
-                    *e = Expr::column(ColId { rel, att: i as i16 + 1 }, e.ty, e.typmod).collated(e.collation);
+                    *e = e.as_column(ColId { rel, att: i as i16 + 1 });
                 }
                 Ok(())
             };

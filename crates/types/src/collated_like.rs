@@ -3,7 +3,7 @@
 //!
 //! Must not know: how patterns come to be.
 
-use crate::collation::{CollationRules, rules};
+use crate::collation::{CollationRules, rules_of};
 use crate::functions::ScalarFn;
 use crate::{Datum, EvalContext};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
@@ -14,7 +14,8 @@ enum Token {
     Anything,
 }
 
-/// What LIKE and NOT LIKE are under such a collation, whose locale is a third argument; None: the function is neither.
+/// What LIKE and NOT LIKE are under such a collation, of whose rules an order type is the third argument; None: the
+/// function is neither.
 pub fn by_rules(oid: Oid) -> Option<ScalarFn> {
     match oid {
         850 | 1631 | 858 => Some(like),
@@ -32,12 +33,12 @@ fn not_like(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
 }
 
 fn matches(args: &[Datum]) -> Result<bool> {
-    let [Datum::Text(text), Datum::Text(pattern), Datum::Text(locale)] = args else {
+    let [Datum::Text(text), Datum::Text(pattern), Datum::Oid(order_type)] = args else {
         return Err(Error::internal("LIKE by a collation of something else than texts"));
     };
+    let Some(rules) = rules_of(*order_type) else { return Err(Error::internal("LIKE by no collation")) };
     let tokens = tokens_of(pattern)?;
     let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
-    let rules = rules(locale, false)?;
     Search { text, ends: &ends, tokens: &tokens, rules, failed: vec![false; tokens.len() * ends.len()] }.is_match(0, 0)
 }
 
@@ -131,8 +132,9 @@ mod tests {
 
     #[test]
     fn pieces_are_compared_by_the_collation() {
+        let order_type = crate::collation::rules("und-u-ks-level2", false).unwrap().order_type(crate::oids::TEXT);
         let is_match = |text: &str, pattern: &str| {
-            let args = [Datum::text(text), Datum::text(pattern), Datum::text("und-u-ks-level2")];
+            let args = [Datum::text(text), Datum::text(pattern), Datum::Oid(order_type)];
             matches(&args).unwrap()
         };
         for (text, pattern) in

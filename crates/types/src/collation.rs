@@ -10,13 +10,15 @@
 //!
 //! Must not know: catalogs, expressions.
 
-use crate::types;
+use crate::citext::CITEXT;
+use crate::{oids, types};
 use icu_collator::options::{AlternateHandling, CaseLevel, CollatorOptions, MaxVariable, Strength};
 use icu_collator::{CollatorBorrowed, CollatorPreferences};
-use icu_locale_core::Locale;
+use icu_locale_core::{LanguageIdentifier, Locale};
 use kilndb_base::sync::{Mutex, OnceLock, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 /// The collation of a database's texts unless they have another.
 pub const DEFAULT_COLLATION: Oid = 100;
@@ -24,8 +26,11 @@ pub const C_COLLATION: Oid = 950;
 
 /// Order types are from here up. No catalog gives out an OID among them.
 pub const FIRST_ORDER_TYPE: Oid = 0xffff_0000;
-/// So many order types can be in use in a process.
-const ORDER_TYPES: usize = 4096;
+/// So many collations of different locales can be in use in a process.
+const MAX_RULES: usize = 4096;
+/// The types whose texts are told apart under the same rules: the others count as the first of these.
+const TEXT_TYPES: [Oid; 3] = [oids::TEXT, oids::BPCHAR, CITEXT];
+const _: () = assert!(MAX_RULES * TEXT_TYPES.len() <= (Oid::MAX - FIRST_ORDER_TYPE) as usize);
 
 /// Texts up to this length are compared in no time.
 const SHORT: usize = 256;
@@ -36,7 +41,11 @@ pub struct CollationRules {
     pub locale: String,
     /// Texts that the rules do not tell apart are told apart by their bytes.
     pub is_deterministic: bool,
+    /// What cases of letters depend on.
+    pub(crate) language: LanguageIdentifier,
     collator: CollatorBorrowed<'static>,
+    /// Where it stands among the process's rules.
+    number: usize,
 }
 
 impl std::fmt::Debug for CollationRules {
@@ -69,7 +78,7 @@ impl Collation {
     /// What a value of the type is to whoever compares it. Types that are no texts are what they are.
     pub fn order_type(self, type_oid: Oid) -> Oid {
         match self.rules {
-            Some(rules) => order_type(type_oid, rules),
+            Some(rules) => rules.order_type(type_oid),
             None => type_oid,
         }
     }
@@ -78,35 +87,33 @@ impl Collation {
     }
 }
 
-/// A type under rules.
-struct OrderType {
-    of: Oid,
-    rules: &'static CollationRules,
-    /// Of an array: what its elements are, the element's own type first.
-    element: OnceLock<(Oid, Oid)>,
-}
+static RULES: [OnceLock<CollationRules>; MAX_RULES] = [const { OnceLock::new() }; MAX_RULES];
+/// The rules that there are, by locale and whether they are deterministic.
+static NUMBERS: Mutex<BTreeMap<(String, bool), usize>> = Mutex::new(BTreeMap::new());
 
-struct Interned {
-    rules: Vec<&'static CollationRules>,
-    order_types: usize,
-}
-
-static INTERNED: Mutex<Interned> = Mutex::new(Interned { rules: Vec::new(), order_types: 0 });
-static TYPES: [OnceLock<OrderType>; ORDER_TYPES] = [const { OnceLock::new() }; ORDER_TYPES];
-
-/// The rules of a locale. Errors: 22023 for a text that is no locale, 0A000 for options that do not exist here.
+/// The rules of a locale, which stay as long as the process: whatever has been compared by them may be compared again.
+/// Errors: 22023 for a text that is no locale, 0A000 for options that do not exist here, 54000 for too many.
 pub fn rules(locale: &str, is_deterministic: bool) -> Result<&'static CollationRules> {
-    let mut interned = INTERNED.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_it = |rules: &&&'static CollationRules| rules.locale == locale && rules.is_deterministic == is_deterministic;
-    if let Some(known) = interned.rules.iter().find(is_it) {
+    let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (locale.to_string(), is_deterministic);
+    if let Some(known) = numbers.get(&key).and_then(|number| RULES[*number].get()) {
         return Ok(known);
     }
-    let collator = collator(locale)?;
-    // Collations are few, and whatever has been compared by one may be compared again.
-    let rules: &'static CollationRules =
-        Box::leak(Box::new(CollationRules { locale: locale.to_string(), is_deterministic, collator }));
-    interned.rules.push(rules);
-    Ok(rules)
+    let number = numbers.len();
+    let Some(free) = RULES.get(number) else {
+        let message = format!("too many collations are in use: a server can have {MAX_RULES}");
+        return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
+    };
+    let tag = parse_locale(locale)?;
+    let collator = collator(locale, &tag)?;
+    numbers.insert(key, number);
+    Ok(free.get_or_init(|| CollationRules {
+        locale: locale.to_string(),
+        is_deterministic,
+        language: tag.id,
+        collator,
+        number,
+    }))
 }
 
 fn not_a_locale(locale: &str) -> Error {
@@ -126,8 +133,7 @@ pub fn parse_locale(locale: &str) -> Result<Locale> {
 }
 
 /// Reads the options of a language tag that ICU's library does not read itself.
-fn collator(locale: &str) -> Result<CollatorBorrowed<'static>> {
-    let tag = parse_locale(locale)?;
+fn collator(locale: &str, tag: &Locale) -> Result<CollatorBorrowed<'static>> {
     let mut options = CollatorOptions::default();
     for (key, value) in tag.extensions.unicode.keywords.iter() {
         let value = value.to_string();
@@ -152,38 +158,21 @@ fn collator(locale: &str) -> Result<CollatorBorrowed<'static>> {
             }
         }
     }
-    CollatorBorrowed::try_new(CollatorPreferences::from(&tag), options)
+    CollatorBorrowed::try_new(CollatorPreferences::from(tag), options)
         .map_err(|_| Error::unsupported(format!("ICU locale \"{locale}\"")))
 }
 
-/// The OID that stands for a type under rules: of a text, or of an array of texts. Any other type stays what it is, and
-/// so does a type when there are too many of them.
-fn order_type(type_oid: Oid, rules: &'static CollationRules) -> Oid {
-    if type_oid >= FIRST_ORDER_TYPE {
-        return type_oid;
-    }
-    let mut interned = INTERNED.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = TYPES[..interned.order_types].iter().filter_map(OnceLock::get);
-    let at = known
-        .into_iter()
-        .position(|ty| ty.of == type_oid && std::ptr::eq(ty.rules, rules))
-        .unwrap_or(interned.order_types);
-    assert!(at < ORDER_TYPES, "more collations are in use than a process can have");
-    if at == interned.order_types {
-        let _ = TYPES[at].set(OrderType { of: type_oid, rules, element: OnceLock::new() });
-        interned.order_types += 1;
-    }
-    FIRST_ORDER_TYPE + at as Oid
-}
-
-fn of(oid: Oid) -> Option<&'static OrderType> {
-    TYPES.get(oid.checked_sub(FIRST_ORDER_TYPE)? as usize)?.get()
+/// The rules of an order type, and which texts it is of.
+#[inline]
+fn of(oid: Oid) -> Option<(&'static CollationRules, Oid)> {
+    let at = oid.checked_sub(FIRST_ORDER_TYPE)? as usize;
+    Some((RULES.get(at / TEXT_TYPES.len())?.get()?, TEXT_TYPES[at % TEXT_TYPES.len()]))
 }
 
 /// The rules by which values of the type are compared; None: its own.
 #[inline]
 pub fn rules_of(oid: Oid) -> Option<&'static CollationRules> {
-    if oid < FIRST_ORDER_TYPE { None } else { of(oid).map(|ty| ty.rules) }
+    of(oid).map(|(rules, _)| rules)
 }
 
 /// Whether texts are compared by the same rules, or by their bytes both times.
@@ -194,41 +183,33 @@ pub fn same_rules(a: Option<&CollationRules>, b: Option<&CollationRules>) -> boo
     }
 }
 
-/// The type that an order type is of, or the type itself.
-#[inline]
-pub fn without_rules(oid: Oid) -> Oid {
-    if oid < FIRST_ORDER_TYPE { oid } else { of(oid).map_or(oid, |ty| ty.of) }
-}
-
 /// What an array's elements are compared as, if the array's type is `oid` and theirs is `element`.
 #[inline]
 pub(crate) fn element_order_type(oid: Oid, element: Oid) -> Oid {
-    if oid < FIRST_ORDER_TYPE {
-        return element;
-    }
-    let Some(ty) = of(oid) else { return element };
-    let known = ty.element.get_or_init(|| (element, order_type(element, ty.rules)));
-    if known.0 == element { known.1 } else { order_type(element, ty.rules) }
+    rules_of(oid).map_or(element, |rules| rules.order_type(element))
 }
 
 /// The order of two texts of an order type; None: `oid` is none.
 #[inline]
 pub(crate) fn compare_texts(oid: Oid, a: &str, b: &str) -> Option<Ordering> {
-    if oid < FIRST_ORDER_TYPE {
-        return None;
-    }
-    let ty = of(oid)?;
-    Some(ty.rules.compare(&types::folded(ty.of, a), &types::folded(ty.of, b)))
+    let (rules, ty) = of(oid)?;
+    Some(rules.compare(&types::folded(ty, a), &types::folded(ty, b)))
 }
 
 /// Appends the key of a text of an order type; false: `oid` is none.
 pub(crate) fn encode_text(oid: Oid, text: &str, out: &mut Vec<u8>) -> bool {
-    let Some(ty) = of(oid) else { return false };
-    ty.rules.encode(&types::folded(ty.of, text), out);
+    let Some((rules, ty)) = of(oid) else { return false };
+    rules.encode(&types::folded(ty, text), out);
     true
 }
 
 impl CollationRules {
+    /// The OID that stands for a type of texts, or of arrays of them, under these rules.
+    pub fn order_type(&self, type_oid: Oid) -> Oid {
+        let ty = TEXT_TYPES.iter().position(|ty| *ty == type_oid).unwrap_or(0);
+        FIRST_ORDER_TYPE + (self.number * TEXT_TYPES.len() + ty) as Oid
+    }
+
     pub fn compare(&self, a: &str, b: &str) -> Ordering {
         if a.len().min(b.len()) > SHORT {
             work::owe(a.len().min(b.len()) * 8);
@@ -299,6 +280,19 @@ mod tests {
         assert!(before(order("und", true), "ä", "z"));
         assert!(before(order("und-u-kn", true), "9", "10"));
         assert!(compare(order("und-u-ks-level2", false), &Datum::text("ABC"), &Datum::text("abc")).is_eq());
+    }
+
+    #[test]
+    fn texts_that_fold_do_so_under_rules_too() {
+        for ty in types::descriptors().filter(|ty| ty.folded.is_some()) {
+            assert!(TEXT_TYPES.contains(&ty.oid), "{}", ty.oid);
+        }
+        let is_equal = |ty: Oid, a, b| {
+            let ty = rules("und", false).unwrap().order_type(ty);
+            compare(ty, &Datum::text(a), &Datum::text(b)).is_eq()
+        };
+        assert!(is_equal(oids::BPCHAR, "a  ", "a") && !is_equal(oids::TEXT, "a  ", "a"));
+        assert!(is_equal(CITEXT, "A", "a") && !is_equal(oids::VARCHAR, "A", "a"));
     }
 
     #[test]

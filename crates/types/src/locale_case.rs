@@ -1,10 +1,10 @@
 //! Cases of letters by the rules of a locale: upper, lower, initcap and casefold under a collation of ICU's.
 //!
-//! Each function takes the locale behind its own argument.
+//! Each function takes, behind its own argument, an order type of the collation's rules.
 //!
 //! Must not know: collations of tables.
 
-use crate::collation::parse_locale;
+use crate::collation::rules_of;
 use crate::functions::ScalarFn;
 use crate::functions::limits;
 use crate::{Datum, EvalContext};
@@ -26,12 +26,13 @@ pub fn by_locale(oid: Oid) -> Option<ScalarFn> {
 
 /// The text that `map` makes of the argument, which may be three times as long.
 fn mapped(args: &[Datum], map: impl FnOnce(&str, &LanguageIdentifier) -> String) -> Result<Datum> {
-    let [Datum::Text(text), Datum::Text(locale)] = args else {
-        return Err(Error::internal("a case by locale of something else than two texts"));
+    let [Datum::Text(text), Datum::Oid(order_type)] = args else {
+        return Err(Error::internal("a case by locale of something else than a text"));
     };
+    let Some(rules) = rules_of(*order_type) else { return Err(Error::internal("a case by no locale")) };
     work::owe(text.len() * 8);
     limits::joined(text.len() * 3, 0)?;
-    Ok(Datum::Text(map(text, &parse_locale(locale)?.id).as_str().into()))
+    Ok(Datum::Text(map(text, &rules.language).as_str().into()))
 }
 
 fn lower(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {

@@ -96,7 +96,7 @@ impl KeyQuery<'_> {
     fn has_key(&self, binder: &Binder<'_>, rel: u32) -> Result<Option<Expr>> {
         let mut conditions = Vec::with_capacity(self.columns.len());
         for (number, place) in self.columns.iter().enumerate() {
-            let key = value_of(self.column(*place)?, rel);
+            let key = Expr::of_column(rel, self.column(*place)?);
             let wanted = self.parameter(binder, number)?;
             conditions.push(equality(binder, key, wanted)?);
         }

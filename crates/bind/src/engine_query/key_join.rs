@@ -24,8 +24,8 @@ impl EngineQuery for KeyJoin<'_> {
         let (mut equal, mut conditions) = (Vec::new(), Vec::new());
         let is_null = |arg: Expr, negated| Expr::new(ExprKind::IsNull { arg: Box::new(arg), negated }, oids::BOOL);
         for (mine, theirs) in self.columns.iter().zip(self.referenced_columns) {
-            let value = value_of(column_of(self.referencing, *mine)?, referencing);
-            let key = value_of(column_of(self.referenced, *theirs)?, referenced);
+            let value = Expr::of_column(referencing, column_of(self.referencing, *mine)?);
+            let key = Expr::of_column(referenced, column_of(self.referenced, *theirs)?);
             targets.push(target(binder.explicit_cast(value.clone(), oids::TEXT, -1, -1)?, "key"));
             conditions.push(is_null(value.clone(), true));
             if self.is_dangling && equal.is_empty() {

@@ -75,11 +75,6 @@ fn column_of(table: &Table, attnum: i16) -> Result<&Column> {
     column.ok_or_else(|| Error::internal(format!("{} has no column {attnum}", table.name)))
 }
 
-/// The value of a column of the relation `rel`.
-fn value_of(column: &Column, rel: u32) -> Expr {
-    Expr::column(ColId { rel, att: column.attnum }, column.type_oid, column.typmod).collated(column.collation)
-}
-
 /// The statement that does `dml` to the rows of its table for which `filter` is true, or all of them.
 fn change_of(dml: Dml, filter: Option<Expr>) -> BoundStatement {
     statement(Query {

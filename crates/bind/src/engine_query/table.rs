@@ -77,7 +77,7 @@ impl TableQuery<'_> {
         for key in order {
             let expr = match &key.expression_sql {
                 Some(sql) => self.expression(sql, rel, None, &binder)?,
-                None => value_of(column_of(self.table, key.attnum)?, rel),
+                None => Expr::of_column(rel, column_of(self.table, key.attnum)?),
             };
             order_by.push(SortKey { expr, descending: key.descending, nulls_first: key.nulls_first });
         }
@@ -99,7 +99,7 @@ impl TableQuery<'_> {
             RowValue::TableOid => target(system(ATT_TABLEOID, oids::OID), "tableoid"),
             RowValue::Column(attnum) => {
                 let column = column_of(self.table, attnum)?;
-                Target { table_oid: self.table.oid, attnum, ..target(value_of(column, rel), &column.name) }
+                Target { table_oid: self.table.oid, attnum, ..target(Expr::of_column(rel, column), &column.name) }
             }
             RowValue::Expression(sql) => target(self.expression(sql, rel, None, binder)?, "?column?"),
             RowValue::Assigned(sql, ty) => target(self.expression(sql, rel, Some(ty), binder)?, "?column?"),
@@ -124,9 +124,10 @@ impl TableQuery<'_> {
             RowCondition::NotTrue(sql) => {
                 of(ExprKind::BoolTest { arg: Box::new(condition(sql)?), test: BoolTestKind::NotTrue })
             }
-            RowCondition::Null(attnum) => {
-                of(ExprKind::IsNull { arg: Box::new(value_of(column_of(self.table, attnum)?, rel)), negated: false })
-            }
+            RowCondition::Null(attnum) => of(ExprKind::IsNull {
+                arg: Box::new(Expr::of_column(rel, column_of(self.table, attnum)?)),
+                negated: false,
+            }),
             RowCondition::At(rid) => {
                 let place = Expr::column(ColId { rel, att: ATT_CTID }, oids::TID, -1);
                 let wanted = Expr::new(ExprKind::Const(Datum::Tid(rid.block, rid.slot)), oids::TID);
@@ -136,7 +137,7 @@ impl TableQuery<'_> {
             RowCondition::TrueAmong(sql, rows) => Expr::and_all(vec![among(rows, rel, binder)?, condition(sql)?]),
             RowCondition::DomainFalse { attnum, base, check } => {
                 let mut check = domain::check(check, base, binder.catalog)?;
-                let column = value_of(column_of(self.table, attnum)?, rel).kind;
+                let column = Expr::of_column(rel, column_of(self.table, attnum)?).kind;
                 check.rewrite(&mut |e| {
                     if matches!(e.kind, ExprKind::Column(c) if c.rel == domain::VALUE_REL) {
                         e.kind = column.clone();

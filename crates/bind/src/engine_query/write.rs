@@ -19,7 +19,7 @@ pub fn insert_rows(source: BoundStatement, table: &Arc<Table>, catalog: &dyn Cat
     let columns = table.columns.iter().enumerate().filter(|(_, c)| !c.dropped);
     for (n, (output, (place, column))) in outputs.zip(columns).enumerate() {
         let id = ColId { rel: dml.source_rel, att: n as i16 + 1 };
-        let value = Expr::column(id, output.expr.ty, output.expr.typmod).collated(output.expr.collation);
+        let value = output.expr.as_column(id);
         dml.assignments.push(Assignment { column: place, expr: binder.assign(value, column, table)? });
     }
     dml.source = Some(source);
@@ -97,11 +97,7 @@ impl EngineQuery for CopyRows<'_> {
                 _ => {
                     let Some((n, output)) = outputs.next() else { break };
                     let id = ColId { rel: dml.source_rel, att: n };
-                    binder.assign(
-                        Expr::column(id, output.expr.ty, output.expr.typmod).collated(output.expr.collation),
-                        column,
-                        self.target,
-                    )?
+                    binder.assign(output.expr.as_column(id), column, self.target)?
                 }
             };
             dml.assignments.push(Assignment { column: at, expr: value });

@@ -37,7 +37,7 @@ pub fn qualified(host: &StatementHost<'_>, schema: Oid, name: &str) -> Result<St
 /// The name of a collation; None: there is none.
 pub fn collation_name(host: &StatementHost<'_>, oid: Oid) -> Result<Option<String>> {
     let Some(info) = host.reader.collation_info(oid)? else { return Ok(None) };
-    qualified(host, info.schema_oid, &info.name).map(Some)
+    kilndb_catalog::collation_read::collation_shown(&host.reader, &info).map(Some)
 }
 
 /// What an object is called; None: there is no such object.

@@ -8,6 +8,7 @@ use super::latency;
 use super::pgbench::PgbenchLoad;
 use super::tls;
 use super::turns::{BenchStage, ServerTurn};
+use kilndb_lab::client::extended;
 use kilndb_lab::guard::SetAtEnd;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
@@ -25,7 +26,6 @@ const SELECT_WITH_POLICY: &str =
 const HALF_OPEN: usize = 2_000;
 const IDLE: usize = 10_000;
 const WRONG_PASSWORDS_PER_SECOND: u32 = 100;
-const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 const GRANTED: &str = "point SELECT, prepared, 64 clients, as a role with grants, of a superuser's rate, %";
 const WITH_POLICY: &str = "the same with a policy of one comparison, of the rate without, %";
 const FLOODED: &str = "point SELECT, 16 clients, p99 beside 2,000 half-open handshakes, 10,000 idle strangers, 100 wrong passwords a second, of without, %";
@@ -150,7 +150,7 @@ fn strangers(turn: &ServerTurn<'_>) -> io::Result<Vec<TcpStream>> {
     for n in 0..HALF_OPEN + IDLE {
         let mut stream = TcpStream::connect(("127.0.0.1", turn.side.at.port))?;
         if n < HALF_OPEN {
-            stream.write_all(&SSL_REQUEST)?;
+            stream.write_all(&tls::SSL_REQUEST)?;
             stream.read_exact(&mut [0])?;
             let mut hello = Vec::new();
             ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?.write_tls(&mut hello)?;
@@ -178,12 +178,6 @@ fn guess_passwords(port: u16, done: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    kilndb_lab::client::extended(&mut bytes, kind, body);
-    bytes
-}
-
 fn guess(port: u16) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
@@ -198,13 +192,17 @@ fn guess(port: u16) -> io::Result<TcpStream> {
     let mut body = b"SCRAM-SHA-256\0".to_vec();
     body.extend_from_slice(&(first.len() as u32).to_be_bytes());
     body.extend_from_slice(first);
-    stream.write_all(&message(b'p', &body))?;
+    let mut message = Vec::new();
+    extended(&mut message, b'p', &body);
+    stream.write_all(&message)?;
     let length = stream.read(&mut received)?;
     let text = String::from_utf8_lossy(&received[9.min(length)..length]).into_owned();
     let nonce = text.split(',').next().filter(|part| part.starts_with("r="));
     let nonce = nonce.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "no answer of SCRAM's"))?;
     let proof = "A".repeat(43) + "=";
-    stream.write_all(&message(b'p', format!("c=biws,{nonce},p={proof}").as_bytes()))?;
+    message.clear();
+    extended(&mut message, b'p', format!("c=biws,{nonce},p={proof}").as_bytes());
+    stream.write_all(&message)?;
     Ok(stream)
 }
 

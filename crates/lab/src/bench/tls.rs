@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const THREADS: usize = 2;
 /// More clients than this tell more of the clients than of the servers.
 const CLIENTS_MAX: u32 = 64;
-const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+pub(super) const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 const STARTUP: &[u8] = b"\0\0\0\x29\0\x03\0\0user\0postgres\0database\0postgres\0\0";
 const READY: &[u8] = b"Z\0\0\0\x05I";
 const STATEMENT: &[u8] = b"q\0select abalance from pgbench_accounts where aid = $1\0\0\x01\0\0\0\x17";

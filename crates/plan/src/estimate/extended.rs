@@ -62,8 +62,7 @@ impl Planner<'_> {
         let mut members = Vec::new();
         for attnum in &statistics.columns {
             let column = table.columns.iter().find(|c| c.attnum == *attnum)?;
-            let id = ColId { rel, att: *attnum };
-            members.push(Expr::column(id, column.type_oid, column.typmod).collated(column.collation));
+            members.push(Expr::of_column(rel, column));
         }
         for sql in &statistics.expressions {
             members.push(self.index_sql(sql, rel, table).ok()?);

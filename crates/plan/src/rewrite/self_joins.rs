@@ -128,8 +128,10 @@ impl EqualColumns {
             let ExprKind::Func(f) = &e.kind else { continue };
             let [l, r] = f.args.as_slice() else { continue };
             let is_builtin = f.operator != 0 && f.operator < FIRST_USER_OID;
-            let is_builtin = is_builtin && e.collation.collation.is_deterministic();
-            if !is_builtin || l.ty != r.ty || catalog.btree_strategy(f.operator)? != Some(3) {
+            if !(is_builtin && e.collation.collation.is_deterministic())
+                || l.ty != r.ty
+                || catalog.btree_strategy(f.operator)? != Some(3)
+            {
                 continue;
             }
             let is_value = |e: &Expr| matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_));

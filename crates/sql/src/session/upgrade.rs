@@ -11,6 +11,7 @@ use kilndb_catalog::bootstrap::{self, note_catalog_version};
 use kilndb_catalog::cache::Database;
 use kilndb_catalog::initial_grants;
 use kilndb_catalog::store::CatalogWriter;
+use kilndb_types::EvalContext;
 
 /// Writes what pg_depend lacks for definitions of an earlier build. A definition that cannot be bound any more stays as
 /// it is, and the log says so.
@@ -29,8 +30,8 @@ pub(crate) fn upgrade_catalog(instance: Arc<Instance>, database: Arc<Database>) 
 
 fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runtime) -> Result<Vec<String>> {
     session.begin_block(runtime)?;
-    add_missing_procedures(session, runtime)?;
-    add_missing_collations(session, runtime)?;
+    add_missing(session, bootstrap::add_missing_procedures, runtime)?;
+    add_missing(session, bootstrap::add_missing_collations, runtime)?;
     renew_views(session, runtime)?;
     add_missing_grants(session, runtime)?;
     let problems = session.definitions("").settle_all_definitions(runtime)?;
@@ -42,20 +43,16 @@ fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runti
     Ok(problems)
 }
 
-/// Functions that an earlier build did not have.
-fn add_missing_procedures(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
+/// Adds rows that an earlier build did not have.
+fn add_missing(
+    session: &mut Session,
+    add: fn(&mut CatalogWriter<'_>, &EvalContext<'_>) -> Result<()>,
+    runtime: &dyn Runtime,
+) -> Result<()> {
     let environment = session.context.environment(runtime)?;
-    let eval = environment.host();
-    let eval = eval.eval();
-    session.context.write_catalog(runtime, |writer| bootstrap::add_missing_procedures(writer, &eval))?.0
-}
-
-/// Collations that an earlier build did not have.
-fn add_missing_collations(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
-    let environment = session.context.environment(runtime)?;
-    let eval = environment.host();
-    let eval = eval.eval();
-    session.context.write_catalog(runtime, |writer| bootstrap::add_missing_collations(writer, &eval))?.0
+    let host = environment.host();
+    let eval = host.eval();
+    session.context.write_catalog(runtime, |writer| add(writer, &eval))?.0
 }
 
 /// Predefined roles, grants on the system's objects and rows of pg_shdepend that an earlier build did not write.

@@ -67,8 +67,12 @@ pub(super) fn json_array(list: &[(Oid, Datum)], absent_on_null: bool, ctx: &Eval
 }
 pub(crate) fn jsonb_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(list) = typed(args)? else { return Ok(Datum::Null) };
-    let list = list.iter().map(|(ty, v)| convert::to_value(*ty, v, ctx)).collect::<Result<_>>()?;
-    binary::datum(&JsonValue::Array(list))
+    jsonb_array(&list, false, ctx)
+}
+pub(super) fn jsonb_array(list: &[(Oid, Datum)], absent_on_null: bool, ctx: &EvalContext) -> Result<Datum> {
+    let kept = list.iter().filter(|(_, v)| !(absent_on_null && v.is_null()));
+    let values = kept.map(|(ty, v)| convert::to_value(*ty, v, ctx)).collect::<Result<_>>()?;
+    binary::datum(&JsonValue::Array(values))
 }
 fn pairs<'a>(list: &'a [(Oid, Datum)], function: &str) -> Result<impl Iterator<Item = &'a [(Oid, Datum)]>> {
     if !list.len().is_multiple_of(2) {
@@ -119,13 +123,28 @@ pub(crate) fn json_object_of(
 }
 pub(crate) fn jsonb_build_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(list) = typed(args)? else { return Ok(Datum::Null) };
-    let mut out = Vec::new();
-    for (i, pair) in pairs(&list, "jsonb_build_object")?.enumerate() {
+    jsonb_object_of(&list, false, false, ctx)
+}
+/// JSON_OBJECT's and jsonb_build_object's value.
+pub(super) fn jsonb_object_of(
+    list: &[(Oid, Datum)],
+    absent_on_null: bool,
+    unique: bool,
+    ctx: &EvalContext,
+) -> Result<Datum> {
+    let (mut out, mut seen) = (Vec::new(), kilndb_base::hash::HashSet::default());
+    for (i, pair) in pairs(list, "jsonb_build_object")?.enumerate() {
         let ((key_type, key), (ty, v)) = (&pair[0], &pair[1]);
         if key.is_null() {
             return Err(invalid(format!("argument {}: key must not be null", 2 * i + 1)));
         }
-        out.push((convert::to_key(*key_type, key, ctx)?, convert::to_value(*ty, v, ctx)?));
+        let key = convert::to_key(*key_type, key, ctx)?;
+        if unique && !seen.insert(key.clone()) {
+            return Err(aggregate::duplicate_of_jsonb());
+        }
+        if !(absent_on_null && v.is_null()) {
+            out.push((key, convert::to_value(*ty, v, ctx)?));
+        }
     }
     binary::datum(&value::object(out)?)
 }

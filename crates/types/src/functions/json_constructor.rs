@@ -1,12 +1,9 @@
 //! What JSON_OBJECT(…) and JSON_ARRAY(…) call: functions that pg_proc does not have. Their first argument says what the
 //! clauses say.
 
-use super::json::{json_array, json_object_of, typed};
-use crate::json::value::{self, JsonValue};
-use crate::json::{binary, convert};
+use super::json::{json_array, json_object_of, jsonb_array, jsonb_object_of, typed};
 use crate::{Datum, EvalContext};
-use kilndb_base::hash::HashSet;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result};
 
 pub const JSON_OBJECT: Oid = 9911;
 pub const JSONB_OBJECT: Oid = 9912;
@@ -43,23 +40,7 @@ pub(crate) fn p9911_json_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result
 
 pub(crate) fn p9912_json_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let (clauses, list) = given(args)?;
-    let (mut out, mut seen) = (Vec::new(), HashSet::default());
-    for (at, pair) in list.chunks_exact(2).enumerate() {
-        let ((key_type, key), (ty, v)) = (&pair[0], &pair[1]);
-        if key.is_null() {
-            let message = format!("argument {}: key must not be null", 2 * at + 1);
-            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
-        }
-        let key = convert::to_key(*key_type, key, ctx)?;
-        if clauses.unique && !seen.insert(key.clone()) {
-            let message = "duplicate JSON object key value";
-            return Err(Error::new(sqlstate::DUPLICATE_JSON_OBJECT_KEY_VALUE, message));
-        }
-        if !(clauses.absent_on_null && v.is_null()) {
-            out.push((key, convert::to_value(*ty, v, ctx)?));
-        }
-    }
-    binary::datum(&value::object(out)?)
+    jsonb_object_of(&list, clauses.absent_on_null, clauses.unique, ctx)
 }
 
 pub(crate) fn p9913_json_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
@@ -69,7 +50,5 @@ pub(crate) fn p9913_json_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<
 
 pub(crate) fn p9914_json_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let (clauses, list) = given(args)?;
-    let kept = list.iter().filter(|(_, v)| !(clauses.absent_on_null && v.is_null()));
-    let values = kept.map(|(ty, v)| convert::to_value(*ty, v, ctx)).collect::<Result<_>>()?;
-    binary::datum(&JsonValue::Array(values))
+    jsonb_array(&list, clauses.absent_on_null, ctx)
 }

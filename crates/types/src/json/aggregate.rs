@@ -1,6 +1,6 @@
 //! json_agg, json_object_agg and their kin.
 
-use super::value::{self, JsonValue, escape};
+use super::value::{self, JsonValue};
 use super::{binary, convert};
 use crate::aggregates::{Accumulator, aggregates};
 use crate::functions::limits;
@@ -112,6 +112,11 @@ pub fn duplicate(key: &[u8]) -> Error {
     )
 }
 
+/// The same of jsonb, which does not say which key it is.
+pub fn duplicate_of_jsonb() -> Error {
+    Error::new(sqlstate::DUPLICATE_JSON_OBJECT_KEY_VALUE, "duplicate JSON object key value")
+}
+
 struct JsonbObject {
     options: JsonAggregateOptions,
     pairs: Option<Vec<(String, JsonValue)>>,
@@ -130,9 +135,7 @@ impl Accumulator for JsonbObject {
         }
         let key = convert::to_key(key_type, &key, ctx)?;
         if self.options.unique && !self.seen.insert(key.clone()) {
-            let mut shown = Vec::new();
-            escape(&key, &mut shown);
-            return Err(Error::new(sqlstate::DUPLICATE_JSON_OBJECT_KEY_VALUE, "duplicate JSON object key value"));
+            return Err(duplicate_of_jsonb());
         }
         if !leave_out {
             pairs.push((key, convert::to_value(ty, &v, ctx)?));
