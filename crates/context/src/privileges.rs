@@ -112,6 +112,26 @@ pub fn has_on_columns(role: Oid, table: &Table, columns: &[i16], wanted: u64, ro
     })
 }
 
+/// Whether a role may read these columns of a table as they are: all of them, with no policy in between. No columns:
+/// the whole table.
+pub fn may_read(role: Oid, table: &Table, columns: &[i16], roles: RolesInDatabase<'_>) -> bool {
+    if table.hides_rows_from(role, roles) {
+        return false;
+    }
+    table.privileges().has_all(role, privilege::SELECT, roles)
+        || (!columns.is_empty() && has_on_columns(role, table, columns, privilege::SELECT, roles))
+}
+
+/// 42501 unless the owner of a table has each of these privileges on it or on the columns: foreign keys are checked as
+/// the owner.
+pub fn require_of_owner(table: &Table, wanted: u64, columns: &[i16], roles: RolesInDatabase<'_>) -> Result<()> {
+    let has = |bit: u64| {
+        table.privileges().has_all(table.owner, bit, roles) || has_on_columns(table.owner, table, columns, bit, roles)
+    };
+    let missing = (0..u64::BITS).map(|n| 1_u64 << n).any(|bit| wanted & bit != 0 && !has(bit));
+    if missing { Err(permission_denied("table", &table.name)) } else { Ok(()) }
+}
+
 /// Whether a role may do to a relation what a statement does (PostgreSQL's ExecCheckOneRelPerms).
 pub(crate) fn may_access(role: Oid, access: &RelationAccess, roles: RolesInDatabase<'_>) -> bool {
     let table = &access.table;

@@ -5,8 +5,9 @@ use super::build::key_text;
 use super::index::NewIndex;
 use super::partition_keys::NameCounter;
 use crate::client::Runtime;
+use crate::privileges::{may_read, require_of_owner};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::engine_query::{KeyJoin, RowCondition};
+use kilndb_bind::engine_query::{KeyJoin, RowCondition, RowValue, TableQuery};
 use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_catalog::ForeignKey;
 use kilndb_catalog::global::GLOBAL;
@@ -614,6 +615,7 @@ impl Definitions<'_> {
 
     pub(super) fn validate_foreign_key(&mut self, key: KeyPair<'_>, name: &str, runtime: &dyn Runtime) -> Result<()> {
         let KeyPair { referencing: table, columns, referenced: target, referenced_columns } = key;
+        self.require_for_validation(key, runtime)?;
         let query = KeyJoin { referencing: table, columns, referenced: target, referenced_columns, is_dangling: true };
         let found = self.first_row_of(&query, runtime)?;
         let Some((Datum::Oid(place), row)) = found.as_deref().and_then(<[Datum]>::split_first) else { return Ok(()) };
@@ -633,6 +635,35 @@ impl Definitions<'_> {
         ))
         .with_table(&place.schema_name, &place.name)
         .with_constraint(name))
+    }
+
+    /// As in PostgreSQL a role that may read both tables holds their rows against each other itself; for any other role
+    /// each row is checked as the owner of the referenced table. 42501: that owner may not.
+    fn require_for_validation(&mut self, key: KeyPair<'_>, runtime: &dyn Runtime) -> Result<()> {
+        let KeyPair { referencing, columns, referenced, referenced_columns } = key;
+        if self.context().is_superuser() {
+            return Ok(());
+        }
+        let role = self.context().identity.current_role;
+        let (is_own_work, allowed) = self.context_mut().with_roles(|roles| {
+            let reads_both =
+                may_read(role, referencing, columns, roles) && may_read(role, referenced, referenced_columns, roles);
+            let wanted = privilege::SELECT | privilege::UPDATE;
+            (reads_both, require_of_owner(referenced, wanted, referenced_columns, roles))
+        })?;
+        if is_own_work || allowed.is_ok() {
+            return Ok(());
+        }
+        let query = TableQuery {
+            table: referencing,
+            values: vec![RowValue::TableOid],
+            condition: RowCondition::NoneNull(columns),
+            is_one: true,
+        };
+        match self.first_row_of(&query, runtime)? {
+            Some(_) => allowed,
+            None => Ok(()),
+        }
     }
 
     pub(super) fn insert_constraint(&mut self, new: &NewConstraint<'_>, runtime: &dyn Runtime) -> Result<Oid> {

@@ -327,14 +327,20 @@ impl Definitions<'_> {
         })
     }
 
-    /// 42501 unless the role in force may make temporary objects in the database.
+    /// 42501 unless the role in force may make temporary objects in the database. As in PostgreSQL it is the database
+    /// that refuses while the session has no temporary schema, and later that schema.
     fn require_temporary_tables(&mut self) -> Result<()> {
         if self.context().is_superuser() {
             return Ok(());
         }
-        let name = self.context().database.name.clone();
         self.require_on_own_database(privilege::TEMPORARY).map_err(|_| {
-            let message = format!("permission denied to create temporary tables in database \"{name}\"");
+            let context = self.context();
+            let message = match context.shared.temporary.schema() {
+                None => {
+                    format!("permission denied to create temporary tables in database \"{}\"", context.database.name)
+                }
+                Some(_) => format!("permission denied for schema {}", context.temporary_schema_name()),
+            };
             Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
         })
     }

@@ -154,6 +154,8 @@ impl Definitions<'_> {
         let same = format!("{} AND {} = {}", same.join(" AND "), row("given"), row("kept"));
         let from = format!("pg_temp.{}", quote(&given.name));
         self.refuse_twins(view, &from, (&keys, &row("given")), runtime)?;
+        // PostgreSQL notes the differences in a temporary table of its own.
+        self.require_temporary_tables()?;
         let delete = format!("DELETE FROM {shown} kept WHERE NOT EXISTS (SELECT 1 FROM {from} given WHERE {same})");
         let insert = format!(
             "INSERT INTO {shown} SELECT given.* FROM {from} given WHERE NOT EXISTS (SELECT 1 FROM {shown} kept WHERE {same})"
@@ -166,6 +168,9 @@ impl Definitions<'_> {
 
     /// A temporary table of what the query gives now.
     fn given_rows(&mut self, view: &Arc<Table>, runtime: &dyn Runtime) -> Result<Arc<Table>> {
+        if self.context().shared.temporary.schema().is_none() {
+            self.require_temporary_tables()?;
+        }
         let schema = self.own_temporary_schema(runtime)?;
         let columns = view.columns.iter().filter(|c| !c.dropped).map(|c| NewColumn {
             name: c.name.clone(),

@@ -17,7 +17,7 @@ impl Definitions<'_> {
     /// `pg_temp_N`, made at first use.
     pub(super) fn own_temporary_schema(&mut self, runtime: &dyn Runtime) -> Result<Oid> {
         if self.context().shared.temporary.schema().is_none() {
-            let name = Datum::text(format!("pg_temp_{}", self.context().process_id));
+            let name = Datum::text(self.context().temporary_schema_name());
             self.write_catalog(runtime, |w| {
                 let row = [
                     ("oid", Datum::Oid(TEMPORARY_SCHEMA)),

@@ -22,14 +22,13 @@ impl EngineQuery for KeyJoin<'_> {
         let mut targets =
             vec![target(Expr::column(ColId { rel: referencing, att: ATT_TABLEOID }, oids::OID, -1), "tableoid")];
         let (mut equal, mut conditions) = (Vec::new(), Vec::new());
-        let is_null = |arg: Expr, negated| Expr::new(ExprKind::IsNull { arg: Box::new(arg), negated }, oids::BOOL);
         for (mine, theirs) in self.columns.iter().zip(self.referenced_columns) {
             let value = Expr::of_column(referencing, column_of(self.referencing, *mine)?);
             let key = Expr::of_column(referenced, column_of(self.referenced, *theirs)?);
             targets.push(target(binder.explicit_cast(value.clone(), oids::TEXT, -1, -1)?, "key"));
-            conditions.push(is_null(value.clone(), true));
+            conditions.push(null_test(value.clone(), true));
             if self.is_dangling && equal.is_empty() {
-                conditions.push(is_null(key.clone(), false));
+                conditions.push(null_test(key.clone(), false));
             }
             equal.push(equality(&binder, key, value)?);
         }

@@ -49,6 +49,11 @@ fn equality(binder: &Binder<'_>, key: Expr, value: Expr) -> Result<Expr> {
     binder.make_operator(schema.as_deref(), "=", Some(key), value, -1)
 }
 
+/// `arg IS [NOT] NULL`.
+fn null_test(arg: Expr, negated: bool) -> Expr {
+    Expr::new(ExprKind::IsNull { arg: Box::new(arg), negated }, oids::BOOL)
+}
+
 fn binder_of(catalog: &dyn CatalogView) -> Binder<'_> {
     Binder::new(catalog, Arc::from(""), Vec::new())
 }

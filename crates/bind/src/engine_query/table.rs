@@ -34,6 +34,8 @@ pub enum RowCondition<'a> {
     NotTrue(&'a str),
     /// Rows in which the column of that number is NULL.
     Null(i16),
+    /// Rows in which none of the columns of these numbers is NULL.
+    NoneNull(&'a [i16]),
     /// The row that is there.
     At(RowId),
     /// The rows that are there.
@@ -124,10 +126,11 @@ impl TableQuery<'_> {
             RowCondition::NotTrue(sql) => {
                 of(ExprKind::BoolTest { arg: Box::new(condition(sql)?), test: BoolTestKind::NotTrue })
             }
-            RowCondition::Null(attnum) => of(ExprKind::IsNull {
-                arg: Box::new(Expr::of_column(rel, column_of(self.table, attnum)?)),
-                negated: false,
-            }),
+            RowCondition::Null(attnum) => Some(null_test(Expr::of_column(rel, column_of(self.table, attnum)?), false)),
+            RowCondition::NoneNull(attnums) => {
+                let test = |attnum: &i16| Ok(null_test(Expr::of_column(rel, column_of(self.table, *attnum)?), true));
+                Expr::and_all(attnums.iter().map(test).collect::<Result<_>>()?)
+            }
             RowCondition::At(rid) => {
                 let place = Expr::column(ColId { rel, att: ATT_CTID }, oids::TID, -1);
                 let wanted = Expr::new(ExprKind::Const(Datum::Tid(rid.block, rid.slot)), oids::TID);

@@ -5,13 +5,12 @@ use super::session_function::{self, Call, session_functions};
 use super::views::INET;
 use super::{StatementHost, relation_by_text};
 use crate::client::SessionControl;
-use crate::privileges::{has_on_columns, permission_denied, refuse_functions};
+use crate::privileges::{may_read, refuse_functions, require_of_owner};
 use crate::settings::{LiveValue, PendingSetting, confidential, is_confidential};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::access::FunctionAccess;
 use kilndb_catalog::bootstrap;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::qualified_name::split_qualified;
 use kilndb_catalog::roles::{PG_READ_ALL_SETTINGS, PG_SIGNAL_BACKEND};
 use kilndb_catalog::store::CatalogStore;
@@ -40,23 +39,10 @@ impl SessionHost for StatementHost<'_> {
     fn may_read(&self, table: &Table, columns: &[i16]) -> bool {
         let role = self.facts.current_role;
         self.facts.is_superuser
-            || self.roles().is_ok_and(|roles| {
-                let seen = roles.seen_from(self.database().oid);
-                if table.hides_rows_from(role, seen) {
-                    return false;
-                }
-                table.privileges().has_all(role, privilege::SELECT, seen)
-                    || (!columns.is_empty() && has_on_columns(role, table, columns, privilege::SELECT, seen))
-            })
+            || self.roles().is_ok_and(|roles| may_read(role, table, columns, roles.seen_from(self.database().oid)))
     }
     fn require_of_owner(&self, table: &Table, wanted: u64, columns: &[i16]) -> Result<()> {
-        let roles = self.roles()?;
-        let seen = roles.seen_from(self.database().oid);
-        let has = |bit: u64| {
-            table.privileges().has_all(table.owner, bit, seen) || has_on_columns(table.owner, table, columns, bit, seen)
-        };
-        let missing = (0..u64::BITS).map(|n| 1_u64 << n).any(|bit| wanted & bit != 0 && !has(bit));
-        if missing { Err(permission_denied("table", &table.name)) } else { Ok(()) }
+        require_of_owner(table, wanted, columns, self.roles()?.seen_from(self.database().oid))
     }
     fn hides_rows(&self, table: &Table) -> bool {
         let role = self.facts.current_role;

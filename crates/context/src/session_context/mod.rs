@@ -110,6 +110,11 @@ impl SessionContext {
         }
     }
 
+    /// What the session's temporary schema is called, whether it has one yet or not.
+    pub fn temporary_schema_name(&self) -> String {
+        format!("pg_temp_{}", self.process_id)
+    }
+
     pub fn is_superuser(&self) -> bool {
         self.identity.current_role == BOOTSTRAP_SUPERUSER || self.has_attribute(|role| role.is_superuser)
     }
