@@ -15,7 +15,7 @@ upper = $(shell echo $(1) | tr a-z A-Z)
 
 run: build
 	@./scripts/client-hint.sh
-	./target/release/kilndb serve -D $(DATA) -h $(HOST) -p $(PORT)
+	$${CARGO_TARGET_DIR:-./target}/release/kilndb serve -D $(DATA) -h $(HOST) -p $(PORT)
 
 build:
 	$(SETUP) build
@@ -91,7 +91,7 @@ simulate:
 # waiting. ONLY= names some of them. It may need 8 GB of memory.
 runaway: build
 	$(SETUP) build test conformance
-	"$$(./scripts/tools-folder.sh)/python/bin/python" -B tests/runaway/run.py --kilndb target/release/kilndb $(call flag,only) $(call flag,beside)
+	"$$(./scripts/tools-folder.sh)/python/bin/python" -B tests/runaway/run.py --kilndb $${CARGO_TARGET_DIR:-target}/release/kilndb $(call flag,only) $(call flag,beside)
 
 # KilnDB against PostgreSQL, or against another build of KilnDB (BEFORE=its program), in turns; fails if a row is slower.
 # PARTS=pgbench,latency,hot,bulk,partitions,inverted PAIRS=12 DURATION=1 SCALE=50 ROWS=1000000 are the defaults.
@@ -102,4 +102,4 @@ runaway: build
 bench: build
 	$(SETUP) build test $(if $(BEFORE),,postgres)
 	cargo build --release --locked -p kilndb-lab
-	./target/release/kilndb-lab bench $(foreach option,before parts pairs duration scale rows tpch films warehouses terminals,$(call flag,$(option)))
+	$${CARGO_TARGET_DIR:-./target}/release/kilndb-lab bench $(foreach option,before parts pairs duration scale rows tpch films warehouses terminals,$(call flag,$(option)))

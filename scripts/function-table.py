@@ -77,7 +77,7 @@ WINDOW = ("row_number rank dense_rank percent_rank cume_dist ntile lag lag_with_
           "lead_with_offset lead_with_offset_and_default first_value last_value nth_value").split()
 # What syntax calls and no statement can name: pg_proc does not have them.
 UNNAMED = [{"oid": str(oid), "proname": name, "prosrc": "", "prolang": "12", "prokind": "f", "proretset": "f", "proisstrict": "f", "provolatile": "s"}
-           for oid, name in ((9911, "json_object"), (9912, "json_object"), (9913, "json_array"), (9914, "json_array"))]
+           for oid, name in ((9911, "json_object"), (9912, "json_object"), (9913, "json_array"), (9914, "json_array"), (9915, "sequence_row"))]
 # Functions that run statements or are triggers, those that the binder replaces, and those that the executor computes
 # from more than their arguments.
 ELSEWHERE = {

@@ -272,7 +272,9 @@ pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<Stat
         }
     }
     let calls_routines = found.functions.iter().any(|oid| *oid >= FIRST_USER_OID);
-    let functions = restricted_functions(&found.functions, catalog)?;
+    let mut functions = restricted_functions(&found.functions, catalog)?;
+    // PostgreSQL calls an aggregate over a window a function.
+    functions.iter_mut().filter(|f| found.windowed.contains(&f.oid)).for_each(|f| f.kind = b'f');
     Ok(StatementAccess { relations, functions, calls_routines, ..StatementAccess::default() })
 }
 

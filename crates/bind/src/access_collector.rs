@@ -39,6 +39,8 @@ pub(super) struct AccessCollector<'q> {
     /// Relations of such subqueries.
     pub unread: HashSet<u32>,
     pub functions: Vec<Oid>,
+    /// Those of them that are called over windows.
+    pub windowed: HashSet<Oid>,
     known: HashSet<Oid>,
     /// WITH queries that become subqueries where they are named.
     inlined: HashMap<u32, &'q Query>,
@@ -194,6 +196,9 @@ impl<'q> AccessCollector<'q> {
             ExprKind::Window(w) => w.oid,
             _ => e.called_function().map_or(0, |f| f.oid),
         };
+        if let ExprKind::Window(w) = &e.kind {
+            self.windowed.insert(w.oid);
+        }
         if function != 0 && self.unread_depth == 0 && self.idle_depth == 0 && self.known.insert(function) {
             self.functions.push(function);
         }

@@ -158,6 +158,7 @@ impl Binder<'_> {
             return match item {
                 Some(i) => {
                     self.note_row_table(i, false, loc);
+                    self.refuse_sequence_row(i)?;
                     Ok(self.whole_row(i, loc))
                 }
                 None => Err(self.missing_table(scope, None, names.last().copied().unwrap_or(""), loc)),
@@ -170,6 +171,7 @@ impl Binder<'_> {
                 }
                 if let Some(item) = self.resolve_item(scope, None, name, loc)? {
                     self.note_row_table(item, true, loc);
+                    self.refuse_sequence_row(item)?;
                     return Ok(self.whole_row(item, loc));
                 }
                 Err(self.missing_column(scope, None, name, loc))

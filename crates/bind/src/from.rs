@@ -4,12 +4,15 @@ use super::Binder;
 use super::ir::*;
 use super::scope::{ClauseKind, NsColumn, NsItem, Scope};
 use super::with::output_columns;
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::privileges::privilege::SELECT;
 use kilndb_catalog::{Table, TableKind};
 use kilndb_syntax::{Node, NodeList, nodes, raw};
-use kilndb_types::oids;
+use kilndb_types::{Datum, oids};
 use std::sync::Arc;
+
+/// The OID of the function behind a sequence that a FROM clause names. No statement can name it.
+const SEQUENCE_ROW: Oid = 9915;
 
 impl Binder<'_> {
     pub(crate) fn bind_from(&self, list: &NodeList, scope: &mut Scope<'_>, q: &mut Query) -> Result<()> {
@@ -127,13 +130,18 @@ impl Binder<'_> {
                 let kind = RelKind::Subquery(SharedQuery::new(inner));
                 let rel = Rel { id: rel, alias, columns, kind, lateral: false, security_quals: Vec::new() };
                 let (tree, mut items) = self.add_rel(q, rel, v.alias(), table.type_oid)?;
-                if let Some(i) = items.first_mut() {
-                    i.table_oid = table.oid;
-                    i.schema = v.alias().is_none().then(|| table.schema_name.clone());
-                    for (c, t) in i.columns.iter_mut().zip(table.columns.iter().filter(|c| !c.dropped)) {
-                        c.table_oid = table.oid;
-                        c.attnum = t.attnum;
-                    }
+                if let Some(item) = items.first_mut() {
+                    item.schema = v.alias().is_none().then(|| table.schema_name.clone());
+                    item.stands_for(&table);
+                }
+                Ok((tree, items))
+            }
+            TableKind::Sequence => {
+                let rel = sequence_rel(rel, alias, &table);
+                let (tree, mut items) = self.add_rel(q, rel, v.alias(), oids::RECORD)?;
+                if let Some(item) = items.first_mut() {
+                    item.schema = v.alias().is_none().then(|| table.schema_name.clone());
+                    item.stands_for(&table);
                 }
                 Ok((tree, items))
             }
@@ -516,6 +524,28 @@ pub fn refuse_other_database(r: &nodes::RangeVar, database: &str) -> Result<()> 
 }
 
 /// A function of FROM, or of ROWS FROM.
+/// What a call of no function that has a name gives: the row of a sequence.
+fn sequence_rel(id: u32, alias: String, sequence: &Table) -> Rel {
+    let call = FuncExpr {
+        oid: SEQUENCE_ROW,
+        name: sequence.name.as_str().into(),
+        args: vec![Expr::new(ExprKind::Const(Datum::Oid(sequence.oid)), oids::REGCLASS)],
+        strict: false,
+        volatility: b'v',
+        returns_set: false,
+        form: FuncForm::Call,
+        operator: 0,
+        variadic: false,
+        internal: false,
+        expected: None,
+    };
+    let expr = Expr::new(ExprKind::Func(Box::new(call)), oids::RECORD);
+    let columns = table_columns(sequence);
+    let calls = vec![TableFunc { expr, columns: columns.len(), composite: true }];
+    let kind = RelKind::Function { calls, ordinality: false };
+    Rel { id, alias, columns, kind, lateral: false, security_quals: Vec::new() }
+}
+
 struct ListedFunction<'a> {
     node: Node<'a>,
     own_defs: Option<Node<'a>>,

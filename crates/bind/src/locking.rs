@@ -130,6 +130,8 @@ impl Binder<'_> {
         };
         let refused = match q.rels.iter().find(|rel| rel.id == item.rel).map(|rel| &rel.kind) {
             Some(RelKind::Table(_) | RelKind::Subquery(_)) => return Ok(item.rel),
+            // A sequence.
+            Some(RelKind::Function { .. }) if self.is_accessed(item.rel) => return Ok(item.rel),
             None => "a join",
             Some(RelKind::Function { .. }) => "a function",
             Some(RelKind::Values(_)) => "VALUES",
@@ -146,6 +148,11 @@ impl Binder<'_> {
         let Some(rel) = q.rels.iter_mut().find(|rel| rel.id == lock.rel) else { return Ok(()) };
         match &mut rel.kind {
             RelKind::Table(_) => {}
+            // A sequence: whoever may read it is told that its row cannot be locked.
+            RelKind::Function { .. } if self.is_accessed(lock.rel) => {
+                self.note_locked(lock.rel);
+                return Ok(());
+            }
             RelKind::Subquery(inner) => {
                 let is_said_here = is_said_here && !self.is_accessed(lock.rel);
                 if is_said_here {

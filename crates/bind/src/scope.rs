@@ -59,6 +59,14 @@ impl NsItem {
         let own = self.schema.as_deref();
         own == Some(schema) || schema == "pg_temp" && own.is_some_and(|own| own.starts_with("pg_temp_"))
     }
+    /// Says which relation the item stands for: a view or a sequence, whose rows come from elsewhere.
+    pub fn stands_for(&mut self, table: &Table) {
+        self.table_oid = table.oid;
+        for (column, of) in self.columns.iter_mut().zip(table.columns.iter().filter(|c| !c.dropped)) {
+            column.table_oid = table.oid;
+            column.attnum = of.attnum;
+        }
+    }
     pub fn of_table(rel: u32, table: &Table, alias: &str) -> NsItem {
         let columns = table
             .columns
@@ -379,6 +387,16 @@ impl Binder<'_> {
         let fields = item.columns.iter().map(|c| c.expr.clone()).collect();
         let names = item.columns.iter().map(|c| c.name.clone()).collect();
         Expr::new(ExprKind::Row { fields, names }, item.row_type).at(loc)
+    }
+
+    /// 42809 for a sequence, whose rows have no type.
+    pub(crate) fn refuse_sequence_row(&self, item: &NsItem) -> Result<()> {
+        if item.table_oid == 0 || item.row_type != oids::RECORD {
+            return Ok(());
+        }
+        let name = self.catalog.table_by_oid(item.table_oid)?.map_or_else(String::new, |table| table.name.clone());
+        let message = format!("relation \"{name}\" does not have a composite type");
+        Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message))
     }
 
     pub(crate) fn missing_table(&self, scope: &Scope<'_>, schema: Option<&str>, name: &str, loc: i32) -> Error {

@@ -18,13 +18,13 @@ mod tests {
     use crate::builtin::BUILTINS;
     use kilndb_types::functions::descriptor::{FunctionKind, descriptors};
 
-    /// JSON_OBJECT and JSON_ARRAY, which are syntax, and have no rows in pg_proc.
-    const CONSTRUCTORS: std::ops::RangeInclusive<kilndb_base::Oid> = 9911..=9914;
+    /// JSON_OBJECT, JSON_ARRAY and a sequence as a table, which are syntax, and have no rows in pg_proc.
+    const UNNAMED: std::ops::RangeInclusive<kilndb_base::Oid> = 9911..=9915;
 
     #[test]
     fn descriptors_say_what_pg_proc_says() {
-        let is_listed = |oid: &kilndb_base::Oid| (1..12_000).contains(oid) && !CONSTRUCTORS.contains(oid);
-        assert!(CONSTRUCTORS.into_iter().all(|oid| !BUILTINS.functions.contains_key(&oid)));
+        let is_listed = |oid: &kilndb_base::Oid| (1..12_000).contains(oid) && !UNNAMED.contains(oid);
+        assert!(UNNAMED.into_iter().all(|oid| !BUILTINS.functions.contains_key(&oid)));
         for d in descriptors().iter().filter(|d| is_listed(&d.oid)) {
             let Some(info) = BUILTINS.functions.get(&d.oid) else { panic!("{} is not in pg_proc", d.name) };
             let facts = (info.name.as_str(), info.strict, info.volatility);

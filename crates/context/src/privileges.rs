@@ -77,8 +77,7 @@ pub fn relation_word(table: &Table) -> &'static str {
         TableKind::Materialized => "materialized view",
         TableKind::Sequence => "sequence",
         TableKind::Index => "index",
-        TableKind::Composite => "type",
-        TableKind::Table | TableKind::Partitioned => "table",
+        TableKind::Table | TableKind::Partitioned | TableKind::Composite => "table",
     }
 }
 

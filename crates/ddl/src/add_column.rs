@@ -8,7 +8,7 @@ use super::sequence::ColumnTable;
 use crate::client::Runtime;
 use crate::host::NullSink;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::engine_query::{ColumnChange, FillColumn, FillValue, RowCondition, ValueQuery, ValueSource};
+use kilndb_bind::engine_query::{ColumnChange, FillColumn, FillValue, RowCondition, RowValue, ValueQuery, ValueSource};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
@@ -178,6 +178,9 @@ impl Definitions<'_> {
     /// The rows that there are get the column's value: a default that is the same for all is kept beside the column.
     pub(super) fn fill_column(&mut self, table: &Arc<Table>, added: &AddedColumn, runtime: &dyn Runtime) -> Result<()> {
         let AddedColumn { attnum, column, .. } = added;
+        if let Some(sql) = column.default_sql.as_ref().filter(|_| table.kind != TableKind::Composite) {
+            self.require_calls(table, (RowValue::Expression(sql), RowCondition::All), runtime)?;
+        }
         let has_rows = self.is_online(table)
             || !matches!(table.kind, TableKind::Partitioned | TableKind::Composite)
                 && self.table_with_row(table, RowCondition::All, runtime)?.is_some();

@@ -236,8 +236,32 @@ impl Definitions<'_> {
         }
     }
 
-    /// Whether a table has never had a row: no function of a condition or an expression is called for it, and so nobody is
-    /// asked whether it may be.
+    /// 42501 unless the role in force may call the functions of an expression or a condition of a table's rows. PostgreSQL
+    /// asks whether there are rows or not; a partitioned table has none of its own.
+    pub(super) fn require_calls(
+        &mut self,
+        table: &Arc<Table>,
+        (value, condition): (RowValue<'_>, RowCondition<'_>),
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        if table.storage.0 == 0 {
+            return Ok(());
+        }
+        let query = TableQuery { table, values: vec![value], condition, is_one: true };
+        let context = self.context_mut();
+        let plan = context.plan_engine_query(&query, runtime)?;
+        context.check_access(&plan)
+    }
+
+    /// The same of an index's predicate. Its expressions are not asked about where no row has them.
+    fn require_predicate(&mut self, table: &Arc<Table>, index: &Index, runtime: &dyn Runtime) -> Result<()> {
+        match &index.predicate_sql {
+            Some(sql) => self.require_calls(table, (RowValue::Expression(sql), RowCondition::All), runtime),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a table has never had a row.
     fn has_no_page(&self, table: &Table) -> Result<bool> {
         if table.storage.0 == 0 {
             return Ok(false);
@@ -312,7 +336,7 @@ impl Definitions<'_> {
         };
         let follows = self.is_online(table);
         if is_empty && !follows {
-            return Ok(());
+            return self.require_predicate(table, index, runtime);
         }
         let progress = &runtime.control().progress;
         progress.begin(ProgressKind::CreateIndex, table.oid);
@@ -412,6 +436,7 @@ impl Definitions<'_> {
         }
         let mut sorter = self.new_key_sorter(1)();
         if self.has_no_page(table)? || self.has_no_row(table, of, runtime)? {
+            self.require_predicate(table, index, runtime)?;
             return Ok(vec![sorter]);
         }
         let keys = index.keys.iter().map(|k| match &k.expression_sql {

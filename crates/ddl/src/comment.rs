@@ -37,6 +37,7 @@ impl Definitions<'_> {
                 (PG_NAMESPACE, found.ok_or_else(missing)?, 0)
             }
             O::OBJECT_DATABASE => return self.comment_database(s.object().as_str().unwrap_or(""), text, runtime),
+            O::OBJECT_ROLE => return self.comment_role(s.object().as_str().unwrap_or(""), text, runtime),
             O::OBJECT_TRIGGER => self.commented_trigger(s.object(), runtime)?,
             O::OBJECT_POLICY => self.commented_policy(s.object(), runtime)?,
             O::OBJECT_STATISTIC_EXT => (PG_STATISTIC_EXT, self.commented_statistics(s.object(), runtime)?, 0),
@@ -132,22 +133,35 @@ impl Definitions<'_> {
         let row = self.context().cluster.database_row(name)?;
         let row = row
             .ok_or_else(|| Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist")))?;
-        let oid = row.oid("oid");
-        for old in self.context_mut().catalog_scan(PG_SHDESCRIPTION)? {
-            if old.oid("objoid") == oid && old.oid("classoid") == PG_DATABASE {
-                self.write_catalog(runtime, |w| w.delete(&old))?;
-            }
+        self.comment_shared(PG_DATABASE, row.oid("oid"), text, runtime)
+    }
+
+    fn comment_role(&mut self, name: &str, text: Option<&str>, runtime: &dyn Runtime) -> Result<()> {
+        let role = self.roles()?.named(name).cloned();
+        let role =
+            role.ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))?;
+        let missing = match role.is_superuser {
+            _ if self.context().is_superuser() => None,
+            true => Some("SUPERUSER attribute".to_string()),
+            false if !self.context().has_attribute(|own| own.creates_roles) => Some("CREATEROLE attribute".to_string()),
+            false if self.is_admin_of(role.oid)? => None,
+            false => Some(format!("ADMIN option on role \"{name}\"")),
+        };
+        if let Some(missing) = missing {
+            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "permission denied")
+                .with_detail(format!("The current user must have the {missing}.")));
         }
-        if let Some(text) = text {
-            self.write_catalog(runtime, |w| {
-                let values = [
-                    ("objoid", Datum::Oid(oid)),
-                    ("classoid", Datum::Oid(PG_DATABASE)),
-                    ("description", Datum::text(text)),
-                ];
-                w.insert(PG_SHDESCRIPTION, &values).map(|_| ())
-            })?;
-        }
-        Ok(())
+        self.comment_shared(PG_AUTHID, role.oid, text, runtime)
+    }
+
+    /// The comment on an object that all databases have.
+    fn comment_shared(&mut self, class: Oid, object: Oid, text: Option<&str>, runtime: &dyn Runtime) -> Result<()> {
+        self.delete_shared_comments(class, object, runtime)?;
+        let Some(text) = text else { return Ok(()) };
+        self.write_catalog(runtime, |w| {
+            let values =
+                [("objoid", Datum::Oid(object)), ("classoid", Datum::Oid(class)), ("description", Datum::text(text))];
+            w.insert(PG_SHDESCRIPTION, &values).map(|_| ())
+        })
     }
 }

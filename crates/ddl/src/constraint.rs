@@ -366,7 +366,8 @@ impl Definitions<'_> {
         }
         let enforced = is_enforced(c, all);
         let validated = enforced && !self.skips_validation(c);
-        if validated {
+        // A new table has no rows, and whoever enters some is asked about the check's functions then.
+        if validated && self.command != "CREATE TABLE" {
             self.validate_check(table, &name, &sql, runtime)?;
         }
         self.insert_constraint(
@@ -402,6 +403,7 @@ impl Definitions<'_> {
         sql: &str,
         runtime: &dyn Runtime,
     ) -> Result<()> {
+        self.require_calls(table, (RowValue::TableOid, RowCondition::False(sql)), runtime)?;
         let Some(table) = self.table_with_row(table, RowCondition::False(sql), runtime)? else { return Ok(()) };
         Err(Error::new(
             sqlstate::CHECK_VIOLATION,

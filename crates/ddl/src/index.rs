@@ -353,7 +353,7 @@ impl Definitions<'_> {
         // The rows of a global temporary table are in storage of the session's own.
         let is_shared = table.persistence != kilndb_catalog::global::GLOBAL;
         let is_alone = is_shared && !self.is_online(table);
-        if is_alone && self.is_index_of_nothing(table, storage, new.predicate.is_none())? {
+        if is_alone && new.predicate.is_none() && self.is_index_of_nothing(table, storage, true)? {
             return Ok(oid);
         }
         let table = self.context_mut().table_by_oid(table.oid, runtime)?;

@@ -393,15 +393,15 @@ impl Definitions<'_> {
         let oid = self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
         let oid =
             oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")))?;
+        if !self.context().is_superuser() {
+            self.require_on_schema(oid, privilege::CREATE, runtime)?;
+        }
         if oid == PG_CATALOG && !self.context().catalogs.allow_system_objects {
             return Err(Error::new(
                 sqlstate::INSUFFICIENT_PRIVILEGE,
                 "permission denied to create in schema \"pg_catalog\"",
             )
             .with_detail("System catalog modifications are currently disallowed."));
-        }
-        if !self.context().is_superuser() {
-            self.require_on_schema(oid, privilege::CREATE, runtime)?;
         }
         Ok((oid, name))
     }

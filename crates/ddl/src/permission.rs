@@ -264,10 +264,9 @@ impl Definitions<'_> {
                 let oid = self.commented_routine(s.object(), kind, runtime)?;
                 let rows = self.context_mut().catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
                 match rows.first() {
-                    Some(row) if !self.context().owns(row.oid("proowner")) => Err(not_owner(
-                        crate::privileges::routine_word(row.char("prokind")),
-                        row.text("proname").unwrap_or(""),
-                    )),
+                    Some(row) if !self.context().owns(row.oid("proowner")) => {
+                        Err(not_owner(super::routine_objects::word_of(kind), &written_name(s.object())))
+                    }
                     _ => Ok(()),
                 }
             }
@@ -372,5 +371,13 @@ impl Definitions<'_> {
             self.context().notice(kilndb_base::Severity::Warning, message);
         }
         Ok(may)
+    }
+}
+
+/// The name of a routine as the statement has it.
+fn written_name(object: Node<'_>) -> String {
+    match object {
+        Node::ObjectWithArgs(o) => super::strings(o.objname()).join("."),
+        _ => String::new(),
     }
 }

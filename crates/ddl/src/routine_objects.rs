@@ -16,7 +16,8 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
-fn word_of(kind: O::Type) -> &'static str {
+/// What a statement calls a routine of the kind that it names.
+pub(super) fn word_of(kind: O::Type) -> &'static str {
     match kind {
         O::OBJECT_PROCEDURE => "procedure",
         O::OBJECT_ROUTINE => "routine",
@@ -147,18 +148,17 @@ impl Definitions<'_> {
         }
     }
 
-    /// `shown`: the routine's name in the message.
-    fn owned_routine(&mut self, f: &FunctionInfo, shown: &str) -> Result<()> {
-        if self.context().owns(f.owner) {
-            return Ok(());
+    /// `named`: what the routine is called in the message, and its name.
+    fn owned_routine(&mut self, f: &FunctionInfo, (word, shown): (&str, &str)) -> Result<()> {
+        match self.context().owns(f.owner) {
+            true => Ok(()),
+            false => Err(crate::privileges::not_owner(word, shown)),
         }
-        let word = if f.kind == b'p' { "procedure" } else { "function" };
-        Err(crate::privileges::not_owner(word, shown))
     }
 
     /// A routine that its owner may change. Those of the system are part of the program and stay as they are.
-    fn changeable_routine(&mut self, f: &FunctionInfo, shown: &str) -> Result<()> {
-        self.owned_routine(f, shown)?;
+    fn changeable_routine(&mut self, f: &FunctionInfo, named: (&str, &str)) -> Result<()> {
+        self.owned_routine(f, named)?;
         if kilndb_catalog::extension::may_go(f.oid) {
             return Ok(());
         }
@@ -171,7 +171,7 @@ impl Definitions<'_> {
             let Node::ObjectWithArgs(o) = object else { continue };
             if let Some(f) = self.routine_named(o, s.remove_type, s.missing_ok, runtime)? {
                 if !self.owns_schema(f.schema_oid)? {
-                    self.owned_routine(&f, &super::strings(o.objname()).join("."))?;
+                    self.owned_routine(&f, (word_of(s.remove_type), &super::strings(o.objname()).join(".")))?;
                 }
                 targets.push(f);
             }
@@ -190,7 +190,7 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.objtype));
         let o = s.func().ok_or_else(|| Error::internal("ALTER FUNCTION without a function"))?;
         let Some(f) = self.routine_named(o, s.objtype, false, runtime)? else { return Ok(tag) };
-        self.changeable_routine(&f, &super::strings(o.objname()).join("."))?;
+        self.changeable_routine(&f, (word_of(s.objtype), &super::strings(o.objname()).join(".")))?;
         if f.kind == b'a' {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is an aggregate function", f.name)));
         }
@@ -265,7 +265,7 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.rename_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("a rename without a routine")) };
         let Some(f) = self.routine_named(o, s.rename_type, false, runtime)? else { return Ok(tag) };
-        self.changeable_routine(&f, &f.name)?;
+        self.changeable_routine(&f, ("function", &f.name))?;
         if !self.context().is_superuser() {
             self.require_on_schema(f.schema_oid, privilege::CREATE, runtime)?;
         }
@@ -282,7 +282,7 @@ impl Definitions<'_> {
         if schema == f.schema_oid {
             return Ok(tag);
         }
-        self.changeable_routine(&f, &f.name)?;
+        self.changeable_routine(&f, ("function", &f.name))?;
         if is_temporary(schema) != is_temporary(f.schema_oid) {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
         }
@@ -307,7 +307,7 @@ impl Definitions<'_> {
         if f.owner == owner {
             return Ok(tag);
         }
-        self.changeable_routine(&f, &f.name)?;
+        self.changeable_routine(&f, ("function", &f.name))?;
         self.require_new_owner(owner, Some(f.schema_oid), runtime)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proowner", Datum::Oid(owner)))?;
         Ok(tag)

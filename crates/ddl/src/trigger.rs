@@ -164,7 +164,7 @@ impl Definitions<'_> {
         if found.return_type != oids::TRIGGER {
             return Err(invalid(format!("function {name} must return type trigger")));
         }
-        self.context_mut().require_call(found.oid, runtime)?;
+        self.context_mut().require_call(found.oid, Some(&shown), runtime)?;
         Ok(found.oid)
     }
 

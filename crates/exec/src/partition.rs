@@ -639,13 +639,22 @@ fn no_partition(
         .zip(values)
         .map(|(part, v)| super::write::show(part.base_type, part.typmod, v, &cx.eval))
         .collect();
-    Error::new(sqlstate::CHECK_VIOLATION, format!("no partition of relation \"{}\" found for row", table.name))
-        .with_detail(format!(
+    let message = format!("no partition of relation \"{}\" found for row", table.name);
+    let error =
+        Error::new(sqlstate::CHECK_VIOLATION, message).with_table(table.schema_name.clone(), table.name.clone());
+    // Of a key that is computed only who may read the whole table is told.
+    let mut columns: Vec<i16> = map.key.parts.iter().map(|part| part.attnum).collect();
+    if columns.contains(&0) {
+        columns.clear();
+    }
+    match cx.session.may_read(table, &columns) {
+        true => error.with_detail(format!(
             "Partition key of the failing row contains ({}) = ({}).",
             names.join(", "),
             shown.join(", ")
-        ))
-        .with_table(table.schema_name.clone(), table.name.clone())
+        )),
+        false => error,
+    }
 }
 
 /// Does a row of a partition belong to it, and to what it is a part of?

@@ -9,7 +9,6 @@ use super::operator_count::operator_count;
 use super::row_order::RowOrder;
 use super::security::SecuredConditions;
 use super::*;
-use kilndb_base::Error;
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_types::oids;
@@ -193,9 +192,6 @@ impl Planner<'_> {
         preds: &[Expr],
         wanted: WantedRows<'_>,
     ) -> Result<ChosenAccess> {
-        if table.kind == TableKind::Sequence {
-            return Err(Error::unsupported(format!("reading sequence \"{}\" as a table", table.name)));
-        }
         let size = self.size_of(rel, table)?;
         let rows = self.table_rows_left(rel, table, preds, size)?;
         let (costs, settings) = (self.costs(), self.catalog.planner_settings());

@@ -58,20 +58,29 @@ session_functions! {
     };
     fn setval(call) = set_value(call.host, call.args, call.env.txn);
     fn pg_sequence_last_value(call) = {
-        let state = state_of(call.host, &*sequence(call.host, call.arg(0))?)?;
+        let table = sequence(call.host, call.arg(0))?;
+        if !may(call.host, &table, privilege::USAGE | privilege::SELECT)? {
+            return Ok(Datum::Null);
+        }
+        let state = state_of(call.host, &table)?;
         Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
     };
+    fn p9915_sequence_row(call) = sequence_row(call.host, call.arg(0));
     fn pg_get_sequence_data(call) = sequence_data(call.host, call.arg(0));
 }
 
 /// 42501 unless the role in force has one of these privileges on a sequence.
 fn require(host: &StatementHost<'_>, sequence: &Table, wanted: u64) -> Result<()> {
-    let (role, roles) = (host.facts.current_role, host.roles()?);
-    let seen = roles.seen_from(host.database().oid);
-    if sequence.privileges().has_any(role, wanted, seen) {
-        return Ok(());
+    match may(host, sequence, wanted)? {
+        true => Ok(()),
+        false => Err(permission_denied("sequence", &sequence.name)),
     }
-    Err(permission_denied("sequence", &sequence.name))
+}
+
+/// Whether the role in force has one of these privileges on a sequence.
+fn may(host: &StatementHost<'_>, sequence: &Table, wanted: u64) -> Result<bool> {
+    let roles = host.roles()?;
+    Ok(sequence.privileges().has_any(host.facts.current_role, wanted, roles.seen_from(host.database().oid)))
 }
 
 fn state_of(host: &StatementHost<'_>, table: &Table) -> Result<SequenceState> {
@@ -88,13 +97,25 @@ fn current_value(host: &StatementHost<'_>, table: &Table) -> Result<Datum> {
     })
 }
 
-/// pg_get_sequence_data: (last_value, is_called); NULLs of what is no sequence.
+/// The row of a sequence that a FROM clause names: (last_value, log_cnt, is_called). Whoever runs the statement has been
+/// asked about already. A crash takes no values back here, so there are none that the log has beforehand.
+fn sequence_row(host: &StatementHost<'_>, relation: Option<&Datum>) -> Result<Datum> {
+    let state = state_of(host, &*sequence(host, relation)?)?;
+    let (last, logged) = (Datum::Int8(state.last_value), Datum::Int8(0));
+    Ok(record(vec![(oids::INT8, last), (oids::INT8, logged), (oids::BOOL, Datum::Bool(state.is_called))]))
+}
+
+/// pg_get_sequence_data: (last_value, is_called); NULLs of what is no sequence or may not be read.
 fn sequence_data(host: &StatementHost<'_>, relation: Option<&Datum>) -> Result<Datum> {
     let table = match relation {
         Some(Datum::Oid(oid)) => host.reader.table_by_oid(*oid)?,
         _ => None,
     };
-    let (last, is_called) = match table.filter(|t| t.kind == TableKind::Sequence) {
+    let table = match table.filter(|t| t.kind == TableKind::Sequence) {
+        Some(table) if may(host, &table, privilege::SELECT)? => Some(table),
+        _ => None,
+    };
+    let (last, is_called) = match table {
         Some(table) => {
             let state = state_of(host, &table)?;
             (Datum::Int8(state.last_value), Datum::Bool(state.is_called))

@@ -165,22 +165,27 @@ impl SessionContext {
         plan.access.schemas.is_empty() || self.with_roles(may).unwrap_or(false)
     }
 
-    /// 42501 unless the role in force may call a routine.
-    pub fn require_call(&mut self, routine: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let restricted = self.with_catalog(runtime, |host| restricted_functions(&[routine], &host.reader))?;
+    /// 42501 unless the role in force may call a routine. `shown`: its name in the message, if it is not the
+    /// plain one.
+    pub fn require_call(&mut self, routine: Oid, shown: Option<&str>, runtime: &dyn Runtime) -> Result<()> {
+        let mut restricted = self.with_catalog(runtime, |host| restricted_functions(&[routine], &host.reader))?;
         if restricted.is_empty() {
             return Ok(());
+        }
+        if let Some(shown) = shown {
+            restricted.iter_mut().for_each(|function| function.name = shown.to_string());
         }
         let role = self.identity.current_role;
         self.with_roles(|roles| refuse_functions(&restricted, role, roles))?
     }
 }
 
-/// 42809 if the statement locks rows that nobody but a REFRESH may change. Whoever may not read them is told that first.
+/// 42809 if the statement locks rows that nobody but a REFRESH may change, or a sequence's. Whoever may not read them is told that first.
 fn refuse_locks(access: &StatementAccess) -> Result<()> {
     access.unlockable.clone().map_or(Ok(()), Err)?;
     let mut locked = access.relations.iter().filter(|access| access.required & privilege::UPDATE != 0);
-    let Some(view) = locked.find(|access| access.table.kind == TableKind::Materialized) else { return Ok(()) };
-    let message = format!("cannot lock rows in materialized view \"{}\"", view.table.name);
+    let is_unlockable = |table: &Table| matches!(table.kind, TableKind::Materialized | TableKind::Sequence);
+    let Some(found) = locked.find(|access| is_unlockable(&access.table)) else { return Ok(()) };
+    let message = format!("cannot lock rows in {} \"{}\"", relation_word(&found.table), found.table.name);
     Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message))
 }

@@ -182,19 +182,12 @@ impl SessionContext {
 
     /// VACUUM, CREATE DATABASE and the like.
     pub fn refuse_in_block(&self, what: &str) -> Result<()> {
-        if self.routine_depth > 0 {
-            return Err(Error::new(
-                sqlstate::ACTIVE_SQL_TRANSACTION,
-                format!("{what} cannot be executed from a function"),
-            ));
-        }
-        if self.in_explicit_block() {
-            return Err(Error::new(
-                sqlstate::ACTIVE_SQL_TRANSACTION,
-                format!("{what} cannot run inside a transaction block"),
-            ));
-        }
-        Ok(())
+        let place = match (self.in_explicit_block(), self.routine_depth > 0) {
+            (true, _) => "run inside a transaction block",
+            (false, true) => "be executed from a function",
+            (false, false) => return Ok(()),
+        };
+        Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, format!("{what} cannot {place}")))
     }
 
     /// 25006 in a read-only transaction.

@@ -373,7 +373,7 @@ impl Definitions<'_> {
         Ok(())
     }
 
-    fn delete_shared_comments(&mut self, class: Oid, object: Oid, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn delete_shared_comments(&mut self, class: Oid, object: Oid, runtime: &dyn Runtime) -> Result<()> {
         let of_object = |row: &&kilndb_catalog::catalog_row::CatalogRow| {
             (row.oid("classoid"), row.oid("objoid")) == (class, object)
         };

@@ -86,7 +86,7 @@ fn copy_table(context: &mut SessionContext, s: &nodes::CopyStmt, runtime: &dyn R
                 Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot copy {direction} {word} \"{}\"", table.name));
             Err(if s.is_from && kind == TableKind::View {
                 e.with_hint("To enable copying to a view, provide an INSTEAD OF INSERT trigger.")
-            } else if s.is_from {
+            } else if s.is_from || kind == TableKind::Sequence {
                 e
             } else {
                 e.with_hint("Try the COPY (SELECT ...) TO variant.")

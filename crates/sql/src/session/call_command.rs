@@ -62,7 +62,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<Option<(Arc<TupleDescriptor>, Vec<Datum>)>> {
         let planned = self.plan_call(s, source, scope, runtime)?;
-        self.context.require_call(planned.oid, runtime)?;
+        self.context.require_call(planned.oid, None, runtime)?;
         let params = planned.uses.iter().map(|v| scope.checked_value(v)).collect::<Result<Vec<_>>>()?;
         let mut arguments = Arguments(Vec::new());
         self.run_to_sink(&planned.plan, &params, runtime, SinkMaker::Sink(&mut arguments))?;

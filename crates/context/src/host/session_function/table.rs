@@ -4,8 +4,9 @@ use super::{SessionFn, SessionRowsFn};
 use kilndb_base::Oid;
 
 #[rustfmt::skip]
-pub(super) static FUNCTIONS: [(Oid, SessionFn); 337] = [
+pub(super) static FUNCTIONS: [(Oid, SessionFn); 338] = [
     (0, crate::host::functions::p0_current_of),
+    (9915, crate::host::sequence_functions::p9915_sequence_row),
     (89, crate::host::functions::version),
     (315, crate::host::functions::pg_jit_available),
     (676, crate::host::statistics::pg_indexam_progress_phasename),
