@@ -41,7 +41,7 @@ fn ways_of_query(n: usize, sql: &str, asks: Asks) -> Vec<Attempt> {
     let name = format!("way_{n}");
     let mut ways = ways_of_command(n, sql);
     ways.push(Attempt::made(format!("prepare {name} as {sql}"), format!("execute {name}")));
-    if asks != Asks::WhenItRuns {
+    if asks != Asks::WhileRunning {
         ways.push(Attempt::plain(format!("explain {sql}")));
         ways.push(Attempt::made(format!("prepare {name}e as {sql}"), format!("explain execute {name}e")));
     }
@@ -67,7 +67,7 @@ fn ways_of_query(n: usize, sql: &str, asks: Asks) -> Vec<Attempt> {
         ways.push(Attempt::plain(format!("declare c scroll cursor with hold for {sql}; fetch all from c")));
         ways.push(Attempt::plain(format!("insert into den.own select length(q::text) from ({sql}) q")));
         ways.push(Attempt::plain(format!("create table den.{name}_copy as select q::text as row from ({sql}) q")));
-        if asks != Asks::WhenItIsRead {
+        if asks != Asks::AtParsing {
             ways.push(Attempt::made(
                 format!("create view den.{name}_view as select q::text as row from ({sql}) q"),
                 format!("select * from den.{name}_view"),
@@ -299,7 +299,7 @@ fn owners_and_superusers_alone_do_what_is_theirs() {
         name: "membership in the owner's role",
         grant: "grant esc_owner to esc_thief",
         revoke: "revoke esc_owner from esc_thief",
-        asks: Asks::WhenItStarts,
+        asks: Asks::AtTheStart,
         queries: &[],
         commands: owners::OF_OWNER,
         beyond: &[],
