@@ -502,9 +502,19 @@ pub(crate) fn build_core(
                 "file \"doublewrite\" is damaged (the line behind its slots): no torn page can be restored from it";
             (config.log)(Severity::Warning, text);
         }
+        if let Some(slot) = area.rotten_slot() {
+            let text =
+                format!("file \"doublewrite\" is damaged (slot {slot}): no page is restored from copies before that");
+            (config.log)(Severity::Warning, &text);
+        }
         let repaired = crate::buffer::doublewrite::repair_pages(&*pages, &area)?;
-        if repaired > 0 {
-            (config.log)(Severity::Log, &format!("{repaired} torn pages were restored from the double-write area"));
+        if repaired.restored > 0 {
+            let text = format!("{} torn pages were restored from the double-write area", repaired.restored);
+            (config.log)(Severity::Log, &text);
+        }
+        if repaired.left > 0 {
+            let text = format!("{} torn pages could not be restored from the double-write area", repaired.left);
+            (config.log)(Severity::Warning, &text);
         }
         env.create_dir_all(&dir.join("wal")).map_err(|e| failed("create", "wal", e))?;
         env.sync_dir(&dir)?;

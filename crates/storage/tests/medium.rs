@@ -325,6 +325,64 @@ fn a_rotten_double_write_area_costs_nothing_but_repairs() {
     assert_eq!(rows(&open(&env), id).unwrap().len(), 10);
 }
 
+/// A heap whose only page has been written twice in a pass of the area, and whose last copy has rotted.
+fn cluster_with_a_rotten_copy() -> (Arc<SimEnv>, RelationId) {
+    let env = Arc::new(SimEnv::default());
+    let e = open(&env);
+    let (heap, other) = (create(&e, RelationKind::Heap), create(&e, RelationKind::Heap));
+    let rid = insert(&e, &heap, b"version 1", 1);
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    update(&e, &heap, rid, b"version 2");
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    // With a batch behind it: a torn copy cannot be meant.
+    insert(&e, &other, b"another", 1);
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    let id = heap.id();
+    drop((heap, other));
+    drop(e);
+    let env = env.restart();
+    assert!(!place_of(&env, "doublewrite", b"version 1").is_empty(), "the case is not met: no older copy");
+    for at in place_of(&env, "doublewrite", b"version 2") {
+        env.spoil("doublewrite", |bytes| bytes[at] ^= 1);
+    }
+    (env, id)
+}
+
+/// Found by simulation: the older copy took the place of the page.
+#[test]
+fn a_rotten_copy_does_not_bring_an_older_one_back() {
+    let (env, id) = cluster_with_a_rotten_copy();
+    assert_eq!(rows(&open(&env), id).unwrap(), [b"version 2".to_vec()]);
+}
+
+#[test]
+fn a_torn_page_with_a_rotten_copy_is_reported() {
+    let (env, id) = cluster_with_a_rotten_copy();
+    let at = place_in_pages(&env, b"version 2");
+    env.spoil("pages", |bytes| bytes[at - 100] ^= 1);
+    assert!(unreadable(&open(&env), id).starts_with("checksum of page"));
+}
+
+/// A copy of the last batch that is not whole was torn before its page went in place: the one before it counts.
+#[test]
+fn a_torn_last_batch_leaves_the_copies_before_it() {
+    let env = Arc::new(SimEnv::default());
+    let e = open(&env);
+    let heap = create(&e, RelationKind::Heap);
+    insert(&e, &heap, b"version 1", 1);
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    let id = heap.id();
+    drop(heap);
+    drop(e);
+    let env = env.restart();
+    let last = env.spoil("doublewrite", |bytes| bytes.chunks(SLOT).take(2048).rposition(|slot| slot[0] != 0).unwrap());
+    // What a write that was torn leaves in the next slot.
+    env.spoil("doublewrite", |bytes| bytes[(last + 1) * SLOT..(last + 1) * SLOT + 512].fill(7));
+    let at = place_in_pages(&env, b"version 1");
+    env.spoil("pages", |bytes| bytes[at - 100] ^= 1);
+    assert_eq!(rows(&open(&env), id).unwrap(), [b"version 1".to_vec()]);
+}
+
 #[test]
 fn a_missing_file_of_pages_is_named() {
     let (env, _) = stopped_cluster();

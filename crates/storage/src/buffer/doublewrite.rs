@@ -11,11 +11,16 @@
 //!    The pass line says, durably and before a slot is written over, with which sequence number the pass began. So the
 //!    newest copy of a page, if it is not older than that, is the page as it was written last; any other copy is
 //!    useless.
+//! 6. Each copy names the first slot of its batch: those before it were durable when the batch was written. One of them
+//!    that is not valid has rotted, and may have been the last copy of any page: an older copy of a page is not put in
+//!    the place of a torn one then, which stays torn, so that whoever reads it is told. Nor does an older copy ever take
+//!    the place of a page that is intact and newer. (A copy of the last batch that has rotted looks like one that was
+//!    torn when the process died, before its page went in place.)
 //!
 //! Must not know: which pages are written and why.
 //!
-//! Format: slot i at offset i × 8,224: magic u32, page u32, sequence u64, crc u32 of header and page, 12 zero
-//! bytes, then the page as it goes to its place. Behind the slots the pass line: magic u64, sequence u64, crc u32 of
+//! Format: slot i at offset i × 8,224: magic u32, page u32, sequence u64, crc u32 of header and page, the first slot of
+//! its batch plus one u32 (0: an older program does not tell), 8 zero bytes, then the page as it goes to its place. Behind the slots the pass line: magic u64, sequence u64, crc u32 of
 //! both.
 
 use crate::crc::crc32c;
@@ -51,39 +56,78 @@ enum AreaPass {
     Since(u64),
 }
 
+/// A copy of a page as a start finds it.
+struct PageCopy {
+    slot: usize,
+    sequence: u64,
+    bytes: Box<PageBytes>,
+}
+
+/// What a slot's header says, if header and page are as they were written.
+struct SlotHeader {
+    pid: u32,
+    sequence: u64,
+    /// The slots before this one were durable when this one was written.
+    batch_start: usize,
+}
+
+impl SlotHeader {
+    fn of(slot: &mut [u8]) -> Option<SlotHeader> {
+        let mut r = ByteReader::new(slot);
+        let (magic, pid, sequence, crc, batch) = (r.u32()?, r.u32()?, r.u64()?, r.u32()?, r.u32()?);
+        slot[16..20].fill(0);
+        let is_valid = magic == MAGIC && crc32c(slot) == crc;
+        is_valid.then_some(SlotHeader { pid, sequence, batch_start: batch.saturating_sub(1) as usize })
+    }
+}
+
 /// The area as a start finds it.
 pub(crate) struct DoubleWriteArea {
-    /// The newest copy of every page, with its sequence number.
-    copies: HashMap<u32, (u64, Box<PageBytes>)>,
+    /// The newest copy of every page.
+    copies: HashMap<u32, PageCopy>,
     pass: AreaPass,
+    /// The last slot of the pass whose copy has rotted.
+    last_rotten: Option<usize>,
+}
+
+/// A page that the area has a copy of.
+pub(crate) struct LastCopy<'a> {
+    pub pid: u32,
+    pub bytes: &'a PageBytes,
+    /// The page was written so last, as far as the area knows; false: an older program does not tell.
+    pub is_last: bool,
+    /// A newer copy may have rotted.
+    pub is_doubtful: bool,
 }
 
 impl DoubleWriteArea {
     pub fn read(file: &dyn File) -> Result<DoubleWriteArea> {
         let fail = |e| failed("read", "doublewrite", e);
-        let mut copies: HashMap<u32, (u64, Box<PageBytes>)> = HashMap::new();
+        let mut copies: HashMap<u32, PageCopy> = HashMap::new();
+        let mut headers = Vec::with_capacity(SLOTS);
         let mut slot = vec![0u8; SLOT_BYTES];
         for i in 0..SLOTS {
             if file.read_at(&mut slot, (i * SLOT_BYTES) as u64).map_err(fail)? < SLOT_BYTES {
                 break;
             }
-            let mut r = ByteReader::new(&slot);
-            let (Some(magic), Some(pid), Some(sequence), Some(crc)) = (r.u32(), r.u32(), r.u64(), r.u32()) else {
-                continue;
-            };
-            slot[16..20].fill(0);
-            if magic != MAGIC || crc32c(&slot) != crc {
-                continue;
-            }
-            if copies.get(&pid).is_none_or(|(have, _)| *have < sequence) {
+            let header = SlotHeader::of(&mut slot);
+            if let Some(SlotHeader { pid, sequence, .. }) = header
+                && copies.get(&pid).is_none_or(|have| have.sequence < sequence)
+            {
                 let mut bytes = Box::new([0u8; PAGE]);
                 bytes.copy_from_slice(&slot[32..]);
-                copies.insert(pid, (sequence, bytes));
+                copies.insert(pid, PageCopy { slot: i, sequence, bytes });
             }
+            headers.push(header);
         }
         let mut line = [0u8; 20];
         file.read_at(&mut line, PASS_OFFSET).map_err(fail)?;
-        Ok(DoubleWriteArea { copies, pass: read_pass(&line) })
+        let pass = read_pass(&line);
+        let last_rotten = match pass {
+            AreaPass::Since(first) => last_rotten(&headers, first),
+            AreaPass::Unknown | AreaPass::Damaged => None,
+        };
+        Ok(DoubleWriteArea { copies, pass, last_rotten })
     }
     pub(crate) fn has_copies(&self) -> bool {
         !self.copies.is_empty()
@@ -91,27 +135,40 @@ impl DoubleWriteArea {
     pub fn is_damaged(&self) -> bool {
         self.pass == AreaPass::Damaged
     }
-    /// Pages as they were written last (true), or maybe (false: an older program does not tell).
-    pub(crate) fn last_written(&self) -> impl Iterator<Item = (u32, &PageBytes, bool)> {
-        self.copies.iter().filter_map(|(pid, (sequence, bytes))| match self.pass {
-            AreaPass::Unknown => Some((*pid, &**bytes, false)),
-            AreaPass::Since(first) if *sequence >= first || planted::is(PlantedBug::StaleCopyRepairs) => {
-                Some((*pid, &**bytes, true))
-            }
-            _ => None,
+    /// A slot whose copy has rotted, if there is one.
+    pub fn rotten_slot(&self) -> Option<usize> {
+        self.last_rotten
+    }
+    /// Pages as they were written last, or maybe.
+    pub(crate) fn last_written(&self) -> impl Iterator<Item = LastCopy<'_>> {
+        self.copies.iter().filter_map(|(pid, copy)| {
+            let is_last = match self.pass {
+                AreaPass::Unknown => false,
+                AreaPass::Since(first) if copy.sequence >= first || planted::is(PlantedBug::StaleCopyRepairs) => true,
+                AreaPass::Since(_) | AreaPass::Damaged => return None,
+            };
+            let is_doubtful = self.last_rotten.is_some_and(|rotten| rotten > copy.slot);
+            Some(LastCopy { pid: *pid, bytes: &copy.bytes, is_last, is_doubtful })
         })
     }
     /// The log was durable up to here: it goes before any page.
     pub(crate) fn newest_lsn(&self) -> u64 {
-        self.copies.values().map(|(_, bytes)| page::lsn(bytes)).max().unwrap_or(0)
+        self.copies.values().map(|copy| page::lsn(&copy.bytes)).max().unwrap_or(0)
     }
     fn next_sequence(&self) -> u64 {
-        let newest = self.copies.values().map(|(sequence, _)| *sequence).max().unwrap_or(0);
+        let newest = self.copies.values().map(|copy| copy.sequence).max().unwrap_or(0);
         match self.pass {
             AreaPass::Since(first) => newest.max(first) + 1,
             _ => newest + 1,
         }
     }
+}
+/// The last slot that was durable in the pass that began with the sequence number `first`, and is not valid.
+fn last_rotten(headers: &[Option<SlotHeader>], first: u64) -> Option<usize> {
+    let of_pass = |header: &&SlotHeader| header.sequence >= first;
+    let durable = headers.iter().flatten().filter(of_pass).map(|header| header.batch_start).max().unwrap_or(0);
+    let is_valid = |header: &Option<SlotHeader>| header.as_ref().filter(of_pass).is_some();
+    headers.iter().take(durable).rposition(|header| !is_valid(header))
 }
 fn read_pass(line: &[u8; 20]) -> AreaPass {
     if line.iter().all(|b| *b == 0) {
@@ -144,12 +201,15 @@ struct CopyRing {
     owed: BTreeMap<u32, Box<PageBytes>>,
 }
 impl CopyRing {
-    fn add(&mut self, pid: u32, bytes: &PageBytes) {
+    /// `batch_start`: the slot of the batch's first page.
+    fn add(&mut self, pid: u32, bytes: &PageBytes, batch_start: usize) {
         let start = self.buffer.len();
         self.buffer.extend_from_slice(&MAGIC.to_le_bytes());
         self.buffer.extend_from_slice(&pid.to_le_bytes());
         self.buffer.extend_from_slice(&self.sequence.to_le_bytes());
-        self.buffer.extend_from_slice(&[0; 16]);
+        self.buffer.extend_from_slice(&[0; 4]);
+        self.buffer.extend_from_slice(&(batch_start as u32 + 1).to_le_bytes());
+        self.buffer.extend_from_slice(&[0; 8]);
         self.buffer.extend_from_slice(bytes);
         let crc = crc32c(&self.buffer[start..]);
         self.buffer[start + 16..start + 20].copy_from_slice(&crc.to_le_bytes());
@@ -197,7 +257,7 @@ impl DoubleWrite {
                 _ => self.begin_pass(ring, home, log, stats)?,
             };
             ring.next = Some(next);
-            part.iter().for_each(|(pid, bytes)| ring.add(*pid, bytes));
+            part.iter().for_each(|(pid, bytes)| ring.add(*pid, bytes, next));
             let at = (next * SLOT_BYTES) as u64;
             self.file.write_at(&ring.buffer, at).map_err(|e| failed("write to", "doublewrite", e))?;
             if !planted::is(PlantedBug::CopiesUnsynced) {
@@ -224,21 +284,37 @@ impl DoubleWrite {
 
 /// Puts pages right that are not as they were written last: torn, or lost on the way. Pages that are as they were written
 /// last are written again: if that write was never synced, or the sync failed, the system may show bytes here that the
-/// disk does not have. How many were torn.
-pub(crate) fn repair_pages(pages: &dyn File, area: &DoubleWriteArea) -> Result<usize> {
-    let mut torn_pages = 0;
+/// disk does not have. How many were torn, and how many of them stay so.
+pub(crate) fn repair_pages(pages: &dyn File, area: &DoubleWriteArea) -> Result<RepairedPages> {
+    let mut repaired = RepairedPages::default();
     let mut home = Box::new([0u8; PAGE]);
-    for (pid, copy, is_last) in area.last_written() {
+    for LastCopy { pid, bytes: copy, is_last, is_doubtful } in area.last_written() {
         let offset = u64::from(pid) * PAGE as u64;
         let got = pages.read_at(&mut home[..], offset).map_err(|e| failed("read", "pages", e))?;
         home[got..].fill(0);
-        let zero = home.iter().all(|&b| b == 0);
-        let torn = !page::is_intact(&home) || zero;
+        // A page of zeros was never synced, so any copy is as new as the log wants it.
+        let is_zero = home.iter().all(|&b| b == 0);
+        let torn = !page::is_intact(&home) || is_zero;
+        if torn && !is_zero && is_doubtful {
+            repaired.left += 1;
+            continue;
+        }
+        // A page without an LSN is one that the log does not have: its copy alone tells.
+        let is_newer = !torn && page::lsn(copy) != 0 && page::lsn(&home) > page::lsn(copy);
         if is_last || torn || *home == *copy {
-            pages.write_at(&copy[..], offset).map_err(|e| failed("write to", "pages", e))?;
-            torn_pages += usize::from(torn);
+            let last = if is_newer { &*home } else { copy };
+            pages.write_at(&last[..], offset).map_err(|e| failed("write to", "pages", e))?;
+            repaired.restored += usize::from(torn);
         }
     }
     pages.sync_data().map_err(|e| failed("fsync", "pages", e))?;
-    Ok(torn_pages)
+    Ok(repaired)
+}
+
+/// Torn pages that a start has found.
+#[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RepairedPages {
+    pub restored: usize,
+    /// Those whose last copy may have rotted.
+    pub left: usize,
 }
