@@ -17,6 +17,8 @@ pub struct BoundCall {
     pub types: Vec<Oid>,
     /// A query of one row: the input arguments.
     pub arguments: BoundStatement,
+    /// The types of the client's parameters among the arguments.
+    pub param_types: Vec<Oid>,
     /// The output arguments in their order: the name of each, and the number of the parameter that was given for it, if
     /// one was.
     pub outputs: Vec<(String, Option<u32>)>,
@@ -139,21 +141,22 @@ impl Binder<'_> {
     }
 }
 
-/// `variables`: of the routine that calls.
+/// `variables`: of the routine that calls. Without them a client does, and its parameters have these types where it has
+/// said so (0: it has not).
 pub fn bind_call(
     f: &nodes::FuncCall,
     source: Arc<str>,
     catalog: &dyn CatalogView,
-    variables: Option<&super::variables::Variables<'_>>,
+    (variables, declared_types): (Option<&super::variables::Variables<'_>>, &[Oid]),
     eval: Option<&EvalContext<'_>>,
 ) -> Result<BoundCall> {
-    let binder = Binder { eval, variables, ..Binder::new(catalog, source, Vec::new()) };
+    let binder = Binder { eval, variables, ..Binder::new(catalog, source, declared_types.to_vec()) };
     let ResolvedCall { oid, inputs, types, outputs } = binder.bind_call(f)?;
-    binder.finish_params()?;
+    let param_types = binder.finish_params()?;
     let targets = inputs
         .into_iter()
         .map(|expr| Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 })
         .collect();
     let query = Query { targets, ..Query::default() };
-    Ok(BoundCall { oid, types, arguments: BoundStatement::Query(SharedQuery::new(query)), outputs })
+    Ok(BoundCall { oid, types, arguments: BoundStatement::Query(SharedQuery::new(query)), param_types, outputs })
 }

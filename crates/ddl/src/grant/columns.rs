@@ -14,7 +14,7 @@ use kilndb_types::Datum;
 use kilndb_types::acl::AclItem;
 use std::collections::BTreeMap;
 
-/// Columns that every table has, which nobody grants anything on. REVOKE on a table is about them, too.
+/// Columns that every table has. REVOKE on a table is about them, too.
 const SYSTEM_COLUMNS: [(i16, &str); 6] =
     [(-6, "tableoid"), (-5, "cmax"), (-4, "xmax"), (-3, "cmin"), (-2, "xmin"), (-1, "ctid")];
 
@@ -91,11 +91,20 @@ impl Definitions<'_> {
             }
             for name in &named.columns {
                 let column = table.columns.iter().find(|c| !c.dropped && c.name == *name);
-                let column = column.ok_or_else(|| {
-                    let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
-                    Error::new(sqlstate::UNDEFINED_COLUMN, message)
-                })?;
-                *found.entry(column.attnum).or_default() |= privileges;
+                let system = SYSTEM_COLUMNS.iter().find(|(_, known)| known == name && table.kind != TableKind::View);
+                let attnum = match (column, system) {
+                    (Some(column), _) => column.attnum,
+                    (None, Some(_)) if grant.is_grant => {
+                        let message = format!("granting privileges on system column \"{name}\" is not supported");
+                        return Err(Error::unsupported(message));
+                    }
+                    (None, Some((attnum, _))) => *attnum,
+                    (None, None) => {
+                        let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
+                        return Err(Error::new(sqlstate::UNDEFINED_COLUMN, message));
+                    }
+                };
+                *found.entry(attnum).or_default() |= privileges;
             }
         }
         Ok(found)

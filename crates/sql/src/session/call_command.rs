@@ -29,8 +29,20 @@ struct PlannedCall {
     types: Vec<Oid>,
     /// Of the input arguments.
     plan: Arc<Plan>,
+    /// The client's parameters.
+    param_types: Vec<Oid>,
+    /// The variables that are parameters of the plan.
     uses: Vec<Variable>,
     outputs: Vec<(String, Option<u32>)>,
+}
+
+/// Where the parameters among a CALL's arguments come from.
+#[derive(Clone, Copy)]
+enum CallParameters<'a> {
+    /// They are variables of the routine that calls.
+    OfRoutine(&'a dyn VariableScope),
+    /// A client binds them: their types as far as they are declared.
+    OfClient(&'a [Oid]),
 }
 
 impl Session {
@@ -45,7 +57,14 @@ impl Session {
         let atomic = self.context.in_explicit_block() || self.context.routine_depth > 0;
         // What the procedure runs is not what the client has bound.
         let formats = self.utility_formats.take();
-        if let Some((row, values)) = self.call_procedure(s, source, &NoVariables, atomic, runtime)? {
+        let (types, params): (Vec<Oid>, Vec<Datum>) = std::mem::take(&mut self.utility_parameters).into_iter().unzip();
+        // Who has bound none has none.
+        let given = match types.is_empty() {
+            true => CallParameters::OfRoutine(&NoVariables),
+            false => CallParameters::OfClient(&types),
+        };
+        let planned = self.plan_call(s, source, given, runtime)?;
+        if let Some((row, values)) = self.run_call(planned, &params, atomic, runtime)? {
             self.utility_formats = formats;
             self.send_output_row(&row, &values, runtime, client)?;
         }
@@ -61,11 +80,21 @@ impl Session {
         atomic: bool,
         runtime: &dyn Runtime,
     ) -> Result<Option<(Arc<TupleDescriptor>, Vec<Datum>)>> {
-        let planned = self.plan_call(s, source, scope, runtime)?;
-        self.context.require_call(planned.oid, None, runtime)?;
+        let planned = self.plan_call(s, source, CallParameters::OfRoutine(scope), runtime)?;
         let params = planned.uses.iter().map(|v| scope.checked_value(v)).collect::<Result<Vec<_>>>()?;
+        self.run_call(planned, &params, atomic, runtime)
+    }
+
+    fn run_call(
+        &mut self,
+        planned: PlannedCall,
+        params: &[Datum],
+        atomic: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<(Arc<TupleDescriptor>, Vec<Datum>)>> {
+        self.context.require_call(planned.oid, None, runtime)?;
         let mut arguments = Arguments(Vec::new());
-        self.run_to_sink(&planned.plan, &params, runtime, SinkMaker::Sink(&mut arguments))?;
+        self.run_to_sink(&planned.plan, params, runtime, SinkMaker::Sink(&mut arguments))?;
         let key = RoutineKey { oid: planned.oid, types: planned.types, collation: 0, table: 0, trigger: 0 };
         let compiled = self.compiled(&key, runtime)?;
         let definition = compiled.definition.clone();
@@ -96,44 +125,52 @@ impl Session {
         scope: &dyn VariableScope,
         runtime: &dyn Runtime,
     ) -> Result<Vec<(String, Option<u32>)>> {
-        Ok(self.plan_call(s, source, scope, runtime)?.outputs)
+        Ok(self.plan_call(s, source, CallParameters::OfRoutine(scope), runtime)?.outputs)
     }
 
-    /// What a CALL answers with; None: nothing, or there is no such procedure.
-    pub(super) fn columns_of_call(
+    /// The types of a client's parameters in a CALL, of which some may be declared, and what it answers with, if anything.
+    pub(super) fn describe_call(
         &mut self,
         s: &nodes::CallStmt,
         source: &Arc<str>,
+        declared_types: &[Oid],
         runtime: &dyn Runtime,
-    ) -> Result<Option<Vec<OutputColumn>>> {
+    ) -> Result<(Vec<Oid>, Option<Vec<OutputColumn>>)> {
         self.context.begin_statement(runtime)?;
-        let planned = self.plan_call(s, source, &NoVariables, runtime)?;
+        let planned = self.plan_call(s, source, CallParameters::OfClient(declared_types), runtime)?;
         let key = RoutineKey { oid: planned.oid, types: planned.types, collation: 0, table: 0, trigger: 0 };
         let compiled = self.compiled(&key, runtime)?;
-        Ok(compiled.definition.row.as_ref().map(|row| output_columns(row)))
+        Ok((planned.param_types, compiled.definition.row.as_ref().map(|row| output_columns(row))))
     }
 
     fn plan_call(
         &mut self,
         s: &nodes::CallStmt,
         source: &Arc<str>,
-        scope: &dyn VariableScope,
+        parameters: CallParameters<'_>,
         runtime: &dyn Runtime,
     ) -> Result<PlannedCall> {
         let call = s.funccall().ok_or_else(|| Error::internal("CALL without a procedure"))?;
         let environment = self.context.environment(runtime)?;
         let host = environment.host();
+        let (scope, declared_types): (&dyn VariableScope, &[Oid]) = match parameters {
+            CallParameters::OfRoutine(scope) => (scope, &[]),
+            CallParameters::OfClient(types) => (&NoVariables, types),
+        };
         let variables = Variables::new(scope);
-        let bound = kilndb_bind::bind_call(call, source.clone(), &host.reader, Some(&variables), Some(&host.eval()))?;
-        let plan =
-            kilndb_plan::plan(bound.arguments, Vec::new(), &host.reader, &self.context.cluster.engine, &host.eval())?;
+        let given = Some(&variables).filter(|_| matches!(parameters, CallParameters::OfRoutine(_)));
+        let eval = host.eval();
+        let bound = kilndb_bind::bind_call(call, source.clone(), &host.reader, (given, declared_types), Some(&eval))?;
+        let engine = &self.context.cluster.engine;
+        let plan = kilndb_plan::plan(bound.arguments, bound.param_types.clone(), &host.reader, engine, &eval)?;
         let uses = variables.into_used();
         let outputs = bound
             .outputs
             .into_iter()
             .map(|(name, p)| (name, p.and_then(|p| uses.get(p as usize)).map(|v| v.number)))
             .collect();
-        Ok(PlannedCall { oid: bound.oid, types: bound.types, plan, uses, outputs })
+        let (oid, types, param_types) = (bound.oid, bound.types, bound.param_types);
+        Ok(PlannedCall { oid, types, plan, param_types, uses, outputs })
     }
 
     fn send_output_row(

@@ -84,10 +84,19 @@ impl Session {
         if prepared.is_plannable {
             prepared = prepared.planned_in(&mut self.context, runtime)?;
         } else if let Some(statement) = prepared.statement.clone() {
-            prepared.columns = self.utility_columns(&statement, runtime)?;
-            if let Node::DeclareCursorStmt(cursor) = statement.node() {
-                self.context.begin_statement(runtime)?;
-                prepared.param_types = self.cursor_parameters(cursor, &prepared.param_types, runtime)?;
+            prepared.columns = self.utility_columns(&statement);
+            match statement.node() {
+                Node::DeclareCursorStmt(cursor) => {
+                    self.context.begin_statement(runtime)?;
+                    prepared.param_types = self.cursor_parameters(cursor, &prepared.param_types, runtime)?;
+                }
+                Node::CallStmt(call) => {
+                    let (types, columns) =
+                        self.describe_call(call, statement.source(), &prepared.param_types, runtime)?;
+                    prepared.param_types = types;
+                    prepared.columns = columns.map(Arc::from);
+                }
+                _ => {}
             }
         }
         Ok(Arc::new(prepared))
@@ -154,7 +163,12 @@ impl Session {
             }
             plan = Some(planned);
         } else if let Some(statement) = &prepared.statement {
-            columns = self.utility_columns(statement, runtime)?;
+            columns = match statement.node() {
+                Node::CallStmt(call) => {
+                    self.describe_call(call, statement.source(), &prepared.param_types, runtime)?.1.map(Arc::from)
+                }
+                _ => self.utility_columns(statement),
+            };
             if let Some(columns) = &columns {
                 check_result_formats(request.result_formats, columns)?;
             }
@@ -389,7 +403,7 @@ fn describe_rows(columns: Option<&[OutputColumn]>, formats: &[i16], client: &mut
 /// Whether the command does something with parameters of the client. One that would take them for nulls is refused.
 fn takes_parameters(node: &Node<'_>) -> Result<bool> {
     let what = match node {
-        Node::DeclareCursorStmt(_) => return Ok(true),
+        Node::DeclareCursorStmt(_) | Node::CallStmt(_) => return Ok(true),
         Node::CreateTableAsStmt(_) => "CREATE TABLE AS",
         Node::ExplainStmt(s) if s.options().iter().any(|o| o.defname() == Some("analyze")) => "EXPLAIN ANALYZE",
         _ => return Ok(false),

@@ -15,6 +15,7 @@ mod definitions;
 mod extended;
 mod function_call;
 mod kept_rows;
+mod lock_command;
 mod logging;
 mod named;
 mod notifications;

@@ -9,16 +9,13 @@ use super::run::{SinkMaker, command_tag, known_format};
 use crate::client::{Client, Runtime};
 use crate::context::modes::Modes;
 use crate::context::settings::given_value;
-use crate::privileges::{permission_denied, relation_word};
 use crate::settings::{SettingScope, definition, unrecognized};
 use crate::settings::{confidential, is_confidential};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::{ValueQuery, ValueSource};
-use kilndb_catalog::Table;
 use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::roles::{PG_CHECKPOINT, PG_READ_ALL_SETTINGS};
 use kilndb_context::settings::PlanCacheMode;
-use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::{DiscardMode, TransactionStmtKind as T, VariableSetKind as V};
 use kilndb_syntax::{Node, Statement, nodes};
 use std::sync::Arc;
@@ -360,57 +357,6 @@ impl Session {
         }
         self.context.cluster.engine.checkpoint(runtime)?;
         Ok("CHECKPOINT".to_string())
-    }
-
-    pub(super) fn lock_command(&mut self, s: &nodes::LockStmt, runtime: &dyn Runtime) -> Result<String> {
-        if !self.context.lives_longer_than_statement() {
-            return Err(Error::new(
-                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
-                "LOCK TABLE can only be used in transaction blocks",
-            ));
-        }
-        const MODES: [LockMode; 8] = [
-            LockMode::AccessShare,
-            LockMode::RowShare,
-            LockMode::RowExclusive,
-            LockMode::ShareUpdateExclusive,
-            LockMode::Share,
-            LockMode::ShareRowExclusive,
-            LockMode::Exclusive,
-            LockMode::AccessExclusive,
-        ];
-        let mode = usize::try_from(s.mode - 1).ok().and_then(|i| MODES.get(i)).copied();
-        let mode = mode.ok_or_else(|| Error::internal("an unknown lock mode"))?;
-        for relation in s.relations() {
-            let Node::RangeVar(r) = relation else { continue };
-            let table = self.context.table_of(r, runtime)?;
-            self.require_lock(&table, mode)?;
-            let wait = if s.nowait { WaitPolicy::NoWait } else { WaitPolicy::Wait };
-            if !self.context.lock_table(table.oid, mode, wait, runtime)? {
-                let name = &table.name;
-                return Err(Error::new(
-                    sqlstate::LOCK_NOT_AVAILABLE,
-                    format!("could not obtain lock on relation \"{name}\""),
-                ));
-            }
-        }
-        Ok("LOCK TABLE".to_string())
-    }
-
-    /// 42501 unless the role in force may lock a table so: who may change rows may keep others from it, who may read
-    /// them may see to it that they stay.
-    fn require_lock(&mut self, table: &Table, mode: LockMode) -> Result<()> {
-        let changing = privilege::UPDATE | privilege::DELETE | privilege::TRUNCATE | privilege::MAINTAIN;
-        let wanted = match mode {
-            LockMode::AccessShare => privilege::SELECT | privilege::INSERT | changing,
-            LockMode::RowShare | LockMode::RowExclusive => privilege::INSERT | changing,
-            _ => changing,
-        };
-        let current = self.context.identity.current_role;
-        if self.context.with_roles(|roles| table.privileges().has_any(current, wanted, roles))? {
-            return Ok(());
-        }
-        Err(permission_denied(relation_word(table), &table.name))
     }
 
     pub(super) fn explain_command(

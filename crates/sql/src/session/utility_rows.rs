@@ -3,23 +3,19 @@
 use super::Session;
 use super::prepared::row_columns;
 use super::run::describe;
-use crate::client::{Client, Runtime};
+use crate::client::Client;
 use crate::settings::definition;
-use kilndb_base::{Oid, Result};
+use kilndb_base::Oid;
 use kilndb_plan::node::OutputColumn;
 use kilndb_syntax::{Node, Statement, nodes};
 use kilndb_types::oids;
 use std::sync::Arc;
 
 impl Session {
-    /// What a utility command's rows have as things are now; None: it gives no rows. What is missing for it is told
+    /// What a utility command's rows have as things are now, but for CALL; None: it gives no rows. What is missing for it is told
     /// when it runs.
-    pub(super) fn utility_columns(
-        &mut self,
-        statement: &Statement,
-        runtime: &dyn Runtime,
-    ) -> Result<Option<Arc<[OutputColumn]>>> {
-        Ok(match statement.node() {
+    pub(super) fn utility_columns(&self, statement: &Statement) -> Option<Arc<[OutputColumn]>> {
+        match statement.node() {
             Node::VariableShowStmt(s) => Some(show_columns(s.name().unwrap_or("")).into()),
             Node::ExplainStmt(s) => Some([plain_column("QUERY PLAN", plan_type(s))].into()),
             Node::FetchStmt(s) if !s.ismove => {
@@ -32,9 +28,8 @@ impl Session {
             Node::ExecuteStmt(s) => {
                 self.statements.prepared.get(s.name().unwrap_or("")).and_then(|prepared| prepared.columns.clone())
             }
-            Node::CallStmt(s) => self.columns_of_call(s, statement.source(), runtime)?.map(Arc::from),
             _ => None,
-        })
+        }
     }
 
     /// The formats of the rows that follow: those that the Bind has asked for, or `own` ones of rows that are described
