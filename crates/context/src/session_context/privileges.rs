@@ -180,7 +180,8 @@ impl SessionContext {
     }
 }
 
-/// 42809 if the statement locks rows that nobody but a REFRESH may change, or a sequence's. Whoever may not read them is told that first.
+/// 42809 if the statement locks rows that nobody but a REFRESH may change, or a sequence's. Whoever may not read them is
+/// told that first.
 fn refuse_locks(access: &StatementAccess) -> Result<()> {
     access.unlockable.clone().map_or(Ok(()), Err)?;
     let mut locked = access.relations.iter().filter(|access| access.required & privilege::UPDATE != 0);
