@@ -193,12 +193,12 @@ impl<'q> AccessCollector<'q> {
         }
         let function = match &e.kind {
             ExprKind::Agg(a) => a.oid,
-            ExprKind::Window(w) => w.oid,
+            ExprKind::Window(w) => {
+                self.windowed.insert(w.oid);
+                w.oid
+            }
             _ => e.called_function().map_or(0, |f| f.oid),
         };
-        if let ExprKind::Window(w) = &e.kind {
-            self.windowed.insert(w.oid);
-        }
         if function != 0 && self.unread_depth == 0 && self.idle_depth == 0 && self.known.insert(function) {
             self.functions.push(function);
         }

@@ -131,8 +131,7 @@ impl Binder<'_> {
                 let rel = Rel { id: rel, alias, columns, kind, lateral: false, security_quals: Vec::new() };
                 let (tree, mut items) = self.add_rel(q, rel, v.alias(), table.type_oid)?;
                 if let Some(item) = items.first_mut() {
-                    item.schema = v.alias().is_none().then(|| table.schema_name.clone());
-                    item.stands_for(&table);
+                    item.stands_for(&table, v.alias().is_some());
                 }
                 Ok((tree, items))
             }
@@ -140,8 +139,7 @@ impl Binder<'_> {
                 let rel = sequence_rel(rel, alias, &table);
                 let (tree, mut items) = self.add_rel(q, rel, v.alias(), oids::RECORD)?;
                 if let Some(item) = items.first_mut() {
-                    item.schema = v.alias().is_none().then(|| table.schema_name.clone());
-                    item.stands_for(&table);
+                    item.stands_for(&table, v.alias().is_some());
                 }
                 Ok((tree, items))
             }
@@ -523,16 +521,15 @@ pub fn refuse_other_database(r: &nodes::RangeVar, database: &str) -> Result<()> 
     }
 }
 
-/// A function of FROM, or of ROWS FROM.
-/// What a call of no function that has a name gives: the row of a sequence.
-fn sequence_rel(id: u32, alias: String, sequence: &Table) -> Rel {
+/// A FROM item that a function gives which no statement can name: rows of a record with these columns.
+pub(super) fn rows_of_unnamed(call: UnnamedCall<'_>, columns: usize) -> RelKind {
     let call = FuncExpr {
-        oid: SEQUENCE_ROW,
-        name: sequence.name.as_str().into(),
-        args: vec![Expr::new(ExprKind::Const(Datum::Oid(sequence.oid)), oids::REGCLASS)],
+        oid: call.function,
+        name: call.shown.into(),
+        args: call.args,
         strict: false,
         volatility: b'v',
-        returns_set: false,
+        returns_set: call.returns_set,
         form: FuncForm::Call,
         operator: 0,
         variadic: false,
@@ -540,12 +537,28 @@ fn sequence_rel(id: u32, alias: String, sequence: &Table) -> Rel {
         expected: None,
     };
     let expr = Expr::new(ExprKind::Func(Box::new(call)), oids::RECORD);
+    RelKind::Function { calls: vec![TableFunc { expr, columns, composite: true }], ordinality: false }
+}
+
+/// A call of a function that pg_proc does not have. `shown`: its name in plans.
+pub(super) struct UnnamedCall<'a> {
+    pub function: Oid,
+    pub shown: &'a str,
+    pub args: Vec<Expr>,
+    pub returns_set: bool,
+}
+
+/// The one row of a sequence.
+fn sequence_rel(id: u32, alias: String, sequence: &Table) -> Rel {
     let columns = table_columns(sequence);
-    let calls = vec![TableFunc { expr, columns: columns.len(), composite: true }];
-    let kind = RelKind::Function { calls, ordinality: false };
+    let sequence_oid = Expr::new(ExprKind::Const(Datum::Oid(sequence.oid)), oids::REGCLASS);
+    let call =
+        UnnamedCall { function: SEQUENCE_ROW, shown: &sequence.name, args: vec![sequence_oid], returns_set: false };
+    let kind = rows_of_unnamed(call, columns.len());
     Rel { id, alias, columns, kind, lateral: false, security_quals: Vec::new() }
 }
 
+/// A function of FROM, or of ROWS FROM.
 struct ListedFunction<'a> {
     node: Node<'a>,
     own_defs: Option<Node<'a>>,

@@ -60,7 +60,8 @@ impl NsItem {
         own == Some(schema) || schema == "pg_temp" && own.is_some_and(|own| own.starts_with("pg_temp_"))
     }
     /// Says which relation the item stands for: a view or a sequence, whose rows come from elsewhere.
-    pub fn stands_for(&mut self, table: &Table) {
+    pub fn stands_for(&mut self, table: &Table, is_alias: bool) {
+        self.schema = (!is_alias).then(|| table.schema_name.clone());
         self.table_oid = table.oid;
         for (column, of) in self.columns.iter_mut().zip(table.columns.iter().filter(|c| !c.dropped)) {
             column.table_oid = table.oid;

@@ -1,14 +1,14 @@
 //! WHEN conditions of triggers, and the tables of changed rows that trigger functions read.
 
 use super::Binder;
-use super::from::table_columns;
+use super::from::{UnnamedCall, rows_of_unnamed, table_columns};
 use super::ir::*;
 use super::scope::{ClauseKind, NsItem, Scope};
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::Table;
 use kilndb_catalog::trigger::Trigger;
 use kilndb_syntax::Node;
-use kilndb_types::{Datum, oids};
+use kilndb_types::Datum;
 use std::sync::Arc;
 
 /// Stand for a function whose rows are those of the running trigger's OLD TABLE and NEW TABLE.
@@ -99,21 +99,11 @@ impl Binder<'_> {
         let mut columns = table_columns(table);
         let mut dropped = table.columns.iter().map(|c| c.dropped);
         columns.retain(|_| !dropped.next().unwrap_or(false));
-        let call = FuncExpr {
-            oid: if is_new { NEW_TABLE_ROWS } else { OLD_TABLE_ROWS },
-            name: if is_new { "new table" } else { "old table" }.into(),
-            args: Vec::new(),
-            strict: false,
-            volatility: b'v',
-            returns_set: true,
-            form: FuncForm::Call,
-            operator: 0,
-            variadic: false,
-            internal: false,
-            expected: None,
+        let (function, shown) = match is_new {
+            true => (NEW_TABLE_ROWS, "new table"),
+            false => (OLD_TABLE_ROWS, "old table"),
         };
-        let expr = Expr::new(ExprKind::Func(Box::new(call)), oids::RECORD);
-        let calls = vec![TableFunc { expr, columns: columns.len(), composite: true }];
-        (RelKind::Function { calls, ordinality: false }, columns, table.type_oid)
+        let call = UnnamedCall { function, shown, args: Vec::new(), returns_set: true };
+        (rows_of_unnamed(call, columns.len()), columns, table.type_oid)
     }
 }

@@ -262,7 +262,7 @@ impl Definitions<'_> {
     }
 
     /// Whether a table has never had a row.
-    fn has_no_page(&self, table: &Table) -> Result<bool> {
+    pub(super) fn has_no_page(&self, table: &Table) -> Result<bool> {
         if table.storage.0 == 0 {
             return Ok(false);
         }

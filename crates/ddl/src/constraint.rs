@@ -403,7 +403,9 @@ impl Definitions<'_> {
         sql: &str,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        self.require_calls(table, (RowValue::TableOid, RowCondition::False(sql)), runtime)?;
+        if self.has_no_page(table)? {
+            return self.require_calls(table, (RowValue::TableOid, RowCondition::False(sql)), runtime);
+        }
         let Some(table) = self.table_with_row(table, RowCondition::False(sql), runtime)? else { return Ok(()) };
         Err(Error::new(
             sqlstate::CHECK_VIOLATION,

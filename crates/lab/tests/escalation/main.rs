@@ -21,16 +21,16 @@ struct Attempt {
     /// What the thief makes once, as soon as that is allowed.
     made_by: Option<String>,
     run: String,
-    /// By Parse, Bind and Execute; with a name by what was parsed at first.
-    extended: Option<&'static str>,
+    /// By Parse, Bind and Execute.
+    is_extended: bool,
 }
 
 impl Attempt {
     fn plain(run: String) -> Attempt {
-        Attempt { made_by: None, run, extended: None }
+        Attempt { made_by: None, run, is_extended: false }
     }
     fn made(made_by: String, run: String) -> Attempt {
-        Attempt { made_by: Some(made_by), run, extended: None }
+        Attempt { made_by: Some(made_by), run, is_extended: false }
     }
 }
 
@@ -105,7 +105,7 @@ fn ways_of_command(n: usize, sql: &str) -> Vec<Attempt> {
     if sql.ends_with("from stdin") {
         return ways;
     }
-    ways.push(Attempt { extended: Some(""), ..Attempt::plain(sql.to_string()) });
+    ways.push(Attempt { is_extended: true, ..Attempt::plain(sql.to_string()) });
     let is_copied = sql.starts_with("copy ");
     let is_top_level = sql.starts_with("select ") && sql.contains(" into ");
     if is_copied || is_top_level {
@@ -146,9 +146,9 @@ impl Side {
     fn attempt(&mut self, attempt: &Attempt) -> String {
         let thief = &mut self.thief;
         run(thief, "begin");
-        let answer = match attempt.extended {
-            None => thief.query(&attempt.run),
-            Some(name) => thief.prepare(name, &attempt.run).and_then(|()| thief.execute(name, &[])),
+        let answer = match attempt.is_extended {
+            false => thief.query(&attempt.run),
+            true => thief.prepare("", &attempt.run).and_then(|()| thief.execute("", &[])),
         };
         let told = told(&attempt.run, answer.map(|_| String::new()));
         run(thief, "rollback");

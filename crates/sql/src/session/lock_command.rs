@@ -11,17 +11,6 @@ use kilndb_catalog::{Table, TableKind};
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::{Node, nodes};
 
-const MODES: [LockMode; 8] = [
-    LockMode::AccessShare,
-    LockMode::RowShare,
-    LockMode::RowExclusive,
-    LockMode::ShareUpdateExclusive,
-    LockMode::Share,
-    LockMode::ShareRowExclusive,
-    LockMode::Exclusive,
-    LockMode::AccessExclusive,
-];
-
 impl Session {
     pub(super) fn lock_command(&mut self, s: &nodes::LockStmt, runtime: &dyn Runtime) -> Result<String> {
         if !self.context.lives_longer_than_statement() {
@@ -30,7 +19,7 @@ impl Session {
                 "LOCK TABLE can only be used in transaction blocks",
             ));
         }
-        let mode = usize::try_from(s.mode - 1).ok().and_then(|i| MODES.get(i)).copied();
+        let mode = usize::try_from(s.mode - 1).ok().and_then(|i| LockMode::ALL.get(i)).copied();
         let mode = mode.ok_or_else(|| Error::internal("an unknown lock mode"))?;
         let wait = if s.nowait { WaitPolicy::NoWait } else { WaitPolicy::Wait };
         for relation in s.relations() {

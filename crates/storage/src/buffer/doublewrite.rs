@@ -20,8 +20,8 @@
 //! Must not know: which pages are written and why.
 //!
 //! Format: slot i at offset i × 8,224: magic u32, page u32, sequence u64, crc u32 of header and page, the first slot of
-//! its batch plus one u32 (0: an older program does not tell), 8 zero bytes, then the page as it goes to its place. Behind the slots the pass line: magic u64, sequence u64, crc u32 of
-//! both.
+//! its batch plus one u32 (0: an older program does not tell), 8 zero bytes, then the page as it goes to its place.
+//! Behind the slots the pass line: magic u64, sequence u64, crc u32 of both.
 
 use crate::crc::crc32c;
 use crate::page::{self, PAGE, PageBytes};
