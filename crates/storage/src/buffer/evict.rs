@@ -22,7 +22,7 @@ pub enum DirtyFilter {
 enum CopyOutcome {
     /// The copy is to be written: the page counts as clean, and as being written.
     Copied(Box<PageBytes>),
-    /// Another thread is writing the page, maybe in an older state.
+    /// Another thread is writing the page, maybe in an older state, or has latched it.
     Busy,
     /// The page is clean, or not to be written in this pass.
     NothingToWrite,
@@ -109,21 +109,16 @@ impl Pool {
         }
         won
     }
-    /// Copies a dirty page for writing: clears DIRTY, sets WRITING.
+    /// Copies a dirty page for writing: clears DIRTY, sets WRITING. It waits for nobody: an evictor may hold latches
+    /// itself, and who has pages WRITING already must not wait for a latch, whose holder may be waiting for these.
     fn copy_for_write(&self, pid: u32, which: Option<DirtyFilter>) -> CopyOutcome {
         let mut copy: Box<PageBytes> = Box::new([0; PAGE]);
-        let mut spins = 0;
         let state = self.state(pid);
         loop {
             let now = state.load(Acquire);
-            if now & STATE == LATCHED && which.is_some() {
-                // A latched page counts as dirty: its holder may have logged a change without having marked the page
-                // yet.
-                backoff(&mut spins);
-                continue;
-            }
-            // An evictor may hold latches itself: it waits for nobody.
-            if now & WRITING != 0 {
+            // For a checkpoint a latched page counts as dirty: its holder may have logged a change without having
+            // marked the page yet.
+            if now & WRITING != 0 || (now & STATE == LATCHED && which.is_some()) {
                 return CopyOutcome::Busy;
             }
             if now & DIRTY == 0 || now & STATE == EVICTED || now & STATE == LATCHED {
@@ -206,7 +201,8 @@ impl Pool {
         pids.dedup();
         pids
     }
-    /// Writes those of `pids` that are still dirty. A page another thread is writing is waited for.
+    /// Writes those of `pids` that are still dirty. A page that another thread writes or has latched is waited for, once
+    /// those that could be copied are written.
     pub(crate) fn write_pages(&self, pids: &[u32], which: DirtyFilter) -> Result<usize> {
         let mut batch = Vec::with_capacity(pids.len());
         let mut busy = Vec::new();
@@ -222,21 +218,27 @@ impl Pool {
             }
         }
         let mut written = self.write_batch(batch)?;
-        for pid in busy {
-            let mut spins = 0;
-            loop {
+        let mut spins = 0;
+        while !busy.is_empty() {
+            let mut batch = Vec::new();
+            busy.retain(|&pid| {
                 #[cfg(test)]
                 crate::stops::reach(crate::stops::StopPoint::PageWasBusy(pid));
                 match self.copy_for_write(pid, Some(which)) {
-                    CopyOutcome::Copied(copy) => break written += self.write_batch(vec![(pid, copy)])?,
+                    CopyOutcome::Copied(copy) => batch.push((pid, copy)),
                     // The state that the other thread writes may be older: then the page is still dirty.
                     CopyOutcome::Busy => {
                         #[cfg(test)]
                         crate::stops::reach(crate::stops::StopPoint::PageIsBusyAgain(pid));
-                        backoff(&mut spins);
+                        return true;
                     }
-                    CopyOutcome::NothingToWrite => break,
+                    CopyOutcome::NothingToWrite => {}
                 }
+                false
+            });
+            match batch.is_empty() {
+                true => backoff(&mut spins),
+                false => written += self.write_batch(batch)?,
             }
         }
         Ok(written)

@@ -6,7 +6,8 @@
 //!    one consistent state.
 //! 2. A page is read from its file only by whoever moved it from evicted to latched.
 //! 3. A dirty page goes to disk through the double-write area, after the log up to its LSN.
-//! 4. A page being written is not evicted and not written by anybody else.
+//! 4. A page being written is not evicted and not written by anybody else. Whoever is writing pages waits for the disk and
+//!    the log alone, for no latch and no mutex of others: those may be waiting for the pages.
 //! 5. Memory: at most `capacity` pages are resident (plus a small slack while threads race). A page that is discarded
 //!    gives its frame back at once: what has gone pushes nothing out.
 //!

@@ -309,3 +309,30 @@ fn a_checkpoint_waits_for_whoever_is_quicker_to_write_a_page() {
     // If the checkpoint has not waited, the page is not written yet.
     assert_eq!(row.after_kill(&dir, "quicker-killed"), b"version 2");
 }
+
+/// Whoever has latched a page may be waiting for somebody who waits until another page of the checkpoint's is written: a
+/// discarded chunk's, say (seed 850811 of the simulation stood still).
+#[test]
+fn a_checkpoint_that_waits_for_a_latch_has_written_what_it_has_copied() {
+    let dir = Dir::new("waits-for-latch");
+    let row = Row::new(&dir);
+    let mut t = row.engine.begin(Isolation::ReadCommitted, 0);
+    let latched = heap(&row.engine, &mut t, 1);
+    commit(&row.engine, t);
+    row.update(b"version 1");
+    let pool = &row.engine.core().pool;
+    let latched = latched.pid(0).unwrap();
+    std::thread::scope(|scope| {
+        let guard = pool.write(latched).unwrap();
+        let writing = scope.spawn(|| pool.write_pages(&[row.pid, latched], DirtyFilter::Durable).unwrap());
+        let until = Instant::now() + Duration::from_secs(20);
+        let is_written = || !pool.dirty_pages().contains(&row.pid);
+        while !is_written() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let was_written = is_written();
+        drop(guard);
+        assert_eq!(writing.join().unwrap(), 2, "both were dirty");
+        assert!(was_written, "the page was held until the latch was free");
+    });
+}

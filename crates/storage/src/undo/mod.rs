@@ -404,12 +404,13 @@ impl Undo {
             log.append(&encode(&Record::ChunkGone { number }));
         }
         let pages = page..page + CHUNK_PAGES;
-        let mut spare = crate::lock(&self.spare);
-        if spare.len() < SPARE_CHUNKS && pool.is_shared() {
+        // Nobody else adds spare chunks meanwhile, since `sweep` is held. `spare` is not: a page may have to be waited for
+        // while it is written, and those who take a spare chunk have a page latched.
+        let has_room = crate::lock(&self.spare).len() < SPARE_CHUNKS;
+        if has_room && pool.is_shared() {
             pages.for_each(|pid| pool.discard_spare(pid));
-            return spare.push(page);
+            return crate::lock(&self.spare).push(page);
         }
-        drop(spare);
         pages.for_each(|pid| pool.discard(pid));
         crate::lock(space).give(page, CHUNK_PAGES);
     }
