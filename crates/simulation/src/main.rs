@@ -135,8 +135,7 @@ fn run_here(seed: u64, less: &OmittedParts) -> ! {
         if std::env::var_os("KILNDB_TELL").is_some() {
             scheduler.tell_where();
         }
-        let failure = format!("nobody can go on:\n{}", scheduler.told());
-        end(&Verdict { seed, failure: Some(failure), ..Verdict::default() })
+        end(&Verdict { seed, failure: Some(scheduler.told()), ..Verdict::default() })
     };
     let run = RunOptions { seed, without: less.without.clone(), rounds: less.rounds };
     let verdict = run_seed(&run, Arc::new(standstill));

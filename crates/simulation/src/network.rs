@@ -267,7 +267,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(1);
 
     fn simulate<T: 'static>(seed: u64, f: impl FnOnce(&Network) -> T + 'static) -> T {
-        let pace = SchedulerPace { seed, points_between: 8 };
+        let pace = SchedulerPace { seed, points_between: 8, turns_max: u64::MAX };
         Scheduler::run(pace, Arc::new(|_| ()), move |scheduler| f(&Network::new(scheduler)))
     }
 

@@ -22,6 +22,9 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// Seeds take a hundred million turns at most: with ten times as many their tasks get on no more.
+const TURNS_MAX: u64 = 1_000_000_000;
+
 /// A run, and what is left out of it.
 #[derive(Clone, Default)]
 pub struct RunOptions {
@@ -76,7 +79,7 @@ pub fn run_seed(options: &RunOptions, on_standstill: OnStandstill) -> Verdict {
     let seed = options.seed;
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let points_between = [8, 32, 128, 512, 2048][random.below(5) as usize];
-    let pace = SchedulerPace { seed, points_between };
+    let pace = SchedulerPace { seed, points_between, turns_max: TURNS_MAX };
     let options = options.clone();
     Scheduler::run(pace, on_standstill, move |scheduler| {
         let mut machine = Machine::new(scheduler, &options);

@@ -62,9 +62,10 @@ struct SchedulerState {
     trace: u64,
     /// On average so many points lie between two choices of the next task.
     points_between: u32,
+    turns_max: u64,
 }
 
-/// Called when no task can ever run again.
+/// Called when no task can ever run again, or none gets on.
 pub type OnStandstill = Arc<dyn Fn(&Scheduler) + Send + Sync>;
 
 pub struct Scheduler {
@@ -77,6 +78,8 @@ pub struct SchedulerPace {
     pub seed: u64,
     /// On average so many points lie between two choices of the next task.
     pub points_between: u32,
+    /// Tasks that let each other go first for so many turns are taken for ones that never get on.
+    pub turns_max: u64,
 }
 
 /// The task that has the turn.
@@ -176,7 +179,7 @@ impl SchedulerState {
     /// Time has passed, and somebody has the next turn.
     fn pass_on(&mut self) {
         self.now_nanos += 100 + NANOS_PER_POINT * u64::from(self.points_between);
-        self.running = self.choose();
+        self.running = if self.turns < self.turns_max { self.choose() } else { None };
     }
     /// The tasks that may run again, each with what it waits for.
     fn living(&self) -> Vec<(usize, Option<TaskWait>)> {
@@ -186,6 +189,7 @@ impl SchedulerState {
         living
     }
     fn told(&self) -> String {
+        let why = if self.turns < self.turns_max { "nobody can go on" } else { "nobody gets on" };
         let line = |(at, waiting): (usize, Option<TaskWait>)| {
             let Task { name, life, .. } = &self.tasks[at];
             match waiting {
@@ -193,13 +197,13 @@ impl SchedulerState {
                 None => format!("{name} (life {}): can run", life.0),
             }
         };
-        self.living().into_iter().map(line).collect::<Vec<_>>().join("\n")
+        std::iter::once(format!("{why}:")).chain(self.living().into_iter().map(line)).collect::<Vec<_>>().join("\n")
     }
 }
 
 impl Scheduler {
-    /// Runs `f` as the first task, in life 0, until it has ended. Panics when nobody can go on and `on_standstill`
-    /// returns.
+    /// Runs `f` as the first task, in life 0, until it has ended. Panics when nobody can go on, or has for more turns than
+    /// the pace allows, and `on_standstill` returns.
     pub fn run<T: 'static>(
         pace: SchedulerPace,
         on_standstill: OnStandstill,
@@ -217,6 +221,7 @@ impl Scheduler {
             turns: 0,
             trace: pace.seed,
             points_between: pace.points_between.max(1),
+            turns_max: pace.turns_max,
         };
         let scheduler = Arc::new(Scheduler { state: Mutex::new(state) });
         let result = Rc::new(Cell::new(None));
@@ -236,7 +241,7 @@ impl Scheduler {
             }
             None => {
                 on_standstill(&scheduler);
-                panic!("nobody can go on:\n{}", scheduler.told())
+                panic!("{}", scheduler.told())
             }
         }
     }
@@ -259,7 +264,7 @@ impl Scheduler {
             pass_turn(|_, _| ());
         }
     }
-    /// What each task that may run again waits for, a line each.
+    /// Why the run has come to a standstill, and what each task that may run again waits for, a line each.
     pub fn told(&self) -> String {
         self.state().told()
     }
@@ -491,7 +496,7 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
 
     fn run<T: 'static>(seed: u64, f: impl FnOnce(&Arc<Scheduler>) -> T + 'static) -> T {
-        Scheduler::run(SchedulerPace { seed, points_between: 3 }, Arc::new(|_| ()), f)
+        Scheduler::run(SchedulerPace { seed, points_between: 3, turns_max: 1 << 20 }, Arc::new(|_| ()), f)
     }
 
     fn tasks(count: usize, body: impl Fn(usize) + Send + Sync + 'static) -> Vec<JoinHandle<()>> {
@@ -547,6 +552,15 @@ mod tests {
             });
             assert_eq!(sum, 60);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "nobody gets on:\nfirst (life 0): can run\ntask 0 (life 0): can run")]
+    fn tasks_that_let_each_other_go_first_for_ever_are_found() {
+        run(1, |_| {
+            let _all = tasks(1, |_| while give_way() {});
+            while give_way() {}
+        });
     }
 
     #[test]
