@@ -386,7 +386,7 @@ fn convert(ty: Oid, d: &Datum) -> Datum {
         _ => return d.clone(),
     };
     match ty {
-        oids::NUMERIC => Datum::Numeric(Arc::new(wide.into())),
+        oids::NUMERIC => Datum::Numeric(wide.into()),
         oids::FLOAT8 => Datum::Float8(wide as f64),
         oids::FLOAT4 => Datum::Float4(wide as f32),
         oids::INT2 => i16::try_from(wide).map_or_else(|_| d.clone(), Datum::Int2),

@@ -29,7 +29,10 @@ pub(crate) fn datum_bytes(d: &Datum) -> usize {
     let pointed = match d {
         Datum::Text(t) => t.len() + SHARED,
         Datum::Bytea(b) => b.len() + SHARED,
-        Datum::Numeric(n) => n.digits().len() * 2 + 48 + SHARED,
+        Datum::Numeric(n) => match n.pointed_bytes() {
+            0 => 0,
+            bytes => bytes + SHARED,
+        },
         Datum::Interval(_) => 16 + SHARED,
         Datum::Array(a) => a.elements.iter().map(datum_bytes).sum::<usize>() + 48 + SHARED,
         Datum::Record(r) => r.fields.iter().map(|f| datum_bytes(&f.1) + 8).sum::<usize>() + 32 + SHARED,

@@ -7,7 +7,7 @@
 use crate::citext::CITEXT;
 use crate::functions::get;
 use crate::functions::limits;
-use crate::numeric::Numeric;
+use crate::numeric::{Numeric, ShortNumeric};
 use crate::{Array, Datum, EvalContext, Interval, key, oids::*};
 use kilndb_base::{Error, Oid, Result, shared, sqlstate};
 use std::cmp::Ordering;
@@ -163,6 +163,35 @@ impl Accumulator for IntegerSums {
         Ok(())
     }
 }
+/// A sum of short numbers in one integer, which is handed on when it gets too large.
+#[derive(Clone, Copy, Default)]
+struct ShortSum {
+    value: i128,
+    decimals: u8,
+}
+impl ShortSum {
+    fn total(self) -> Numeric {
+        Numeric::from_scaled(self.value, i32::from(self.decimals))
+    }
+    /// Adds `value / 10^decimals`. False: the sum would be too large, and is as it was.
+    #[inline]
+    fn add(&mut self, value: i128, decimals: u8) -> bool {
+        if decimals == self.decimals {
+            let Some(sum) = self.value.checked_add(value) else { return false };
+            self.value = sum;
+            return true;
+        }
+        self.add_rescaled(value, decimals).is_some()
+    }
+    fn add_rescaled(&mut self, value: i128, decimals: u8) -> Option<()> {
+        let scaled = |value: i128, from: u8, to: u8| value.checked_mul(10i128.checked_pow(u32::from(to - from))?);
+        let most = self.decimals.max(decimals);
+        let sum = scaled(self.value, self.decimals, most)?.checked_add(scaled(value, decimals, most)?)?;
+        *self = ShortSum { value: sum, decimals: most };
+        Some(())
+    }
+}
+/// sum, avg and the variance family over numeric.
 struct NumericSums {
     want: SumResult,
     count: i64,
@@ -171,6 +200,26 @@ struct NumericSums {
     neg_inf: i64,
     sum: Numeric,
     squares: Numeric,
+    /// What of the sums has not been added to them yet.
+    short_sum: ShortSum,
+    short_squares: ShortSum,
+}
+impl NumericSums {
+    #[inline]
+    fn add_short(&mut self, number: ShortNumeric) {
+        let (value, decimals) = (i128::from(number.value()), number.decimals());
+        if !self.short_sum.add(value, decimals) {
+            self.sum = self.sum.add(&self.short_sum.total());
+            self.short_sum = ShortSum { value, decimals };
+        }
+        if self.want.squares() && !self.short_squares.add(value * value, 2 * decimals) {
+            self.squares = self.squares.add(&self.short_squares.total());
+            self.short_squares = ShortSum { value: value * value, decimals: 2 * decimals };
+        }
+    }
+    fn totals(&self) -> (Numeric, Numeric) {
+        (self.sum.add(&self.short_sum.total()), self.squares.add(&self.short_squares.total()))
+    }
 }
 impl Accumulator for NumericSums {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
@@ -180,7 +229,9 @@ impl Accumulator for NumericSums {
         }
         let v = get::numeric(d)?;
         self.count += 1;
-        if v.is_nan() {
+        if let Numeric::Short(number) = v {
+            self.add_short(*number);
+        } else if v.is_nan() {
             self.nan += 1;
         } else if v.is_inf() {
             if v.signum() > 0 { self.pos_inf += 1 } else { self.neg_inf += 1 }
@@ -212,10 +263,11 @@ impl Accumulator for NumericSums {
             }
             return Ok(numeric(v));
         }
-        moments(self.want, self.count, self.sum.clone(), &self.squares)
+        let (sum, squares) = self.totals();
+        moments(self.want, self.count, sum, &squares)
     }
     fn partial(&self) -> Option<PartialAggregate> {
-        let (sum, squares) = (self.sum.clone(), self.squares.clone());
+        let (sum, squares) = self.totals();
         Some(PartialAggregate::Numerics {
             count: self.count,
             nan: self.nan,
@@ -239,7 +291,7 @@ impl Accumulator for NumericSums {
     }
 }
 fn numeric(v: Numeric) -> Datum {
-    Datum::Numeric(Arc::new(v))
+    Datum::Numeric(v)
 }
 fn moments(want: SumResult, count: i64, sum: Numeric, squares: &Numeric) -> Result<Datum> {
     let n = Numeric::from(count);
@@ -663,7 +715,9 @@ fn integers(want: SumResult, small: bool) -> Box<dyn Accumulator> {
 }
 fn numerics(want: SumResult) -> Box<dyn Accumulator> {
     let zero = || Numeric::zero(0);
-    Box::new(NumericSums { want, count: 0, nan: 0, pos_inf: 0, neg_inf: 0, sum: zero(), squares: zero() })
+    let (sum, squares) = (zero(), zero());
+    let (short_sum, short_squares) = Default::default();
+    Box::new(NumericSums { want, count: 0, nan: 0, pos_inf: 0, neg_inf: 0, sum, squares, short_sum, short_squares })
 }
 fn floats(want: SumResult, single: bool) -> Box<dyn Accumulator> {
     Box::new(FloatSums { want, single, n: 0.0, sx: 0.0, sxx: 0.0, sum4: 0.0 })

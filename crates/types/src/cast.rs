@@ -288,10 +288,10 @@ fn to_numeric(d: &Datum, typmod: i32, _: bool, _: &EvalContext) -> Result<Datum>
         Datum::Int8(v) => Numeric::from(*v),
         Datum::Float4(v) => Numeric::from_f32(*v),
         Datum::Float8(v) => Numeric::from_f64(*v),
-        Datum::Numeric(n) => (**n).clone(),
+        Datum::Numeric(n) => n.clone(),
         _ => return Err(mismatch(d)),
     };
-    Ok(Datum::Numeric(Arc::new(n.apply_typmod(typmod)?)))
+    Ok(Datum::Numeric(n.apply_typmod(typmod)?))
 }
 fn to_bool(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
     Ok(Datum::Bool(int_value(d, "boolean")? != 0))

@@ -27,7 +27,7 @@ pub enum Datum {
     /// text, varchar, bpchar (with its blanks), name, cstring, unknown, json, xml.
     Text(Arc<str>),
     Bytea(Arc<[u8]>),
-    Numeric(Arc<Numeric>),
+    Numeric(Numeric),
     /// Days since 2000-01-01; i32::MIN / MAX are -infinity / infinity.
     Date(i32),
     /// Microseconds since midnight.

@@ -158,7 +158,7 @@ fn float_key(v: f64) -> u64 {
     if bits >> 63 == 1 { !bits } else { bits | (1 << 63) }
 }
 pub(crate) fn encode_numeric(v: &Numeric, out: &mut Vec<u8>) {
-    let class = match v.kind {
+    let class = match v.kind() {
         NumericKind::NegInf => 0,
         NumericKind::PosInf => 4,
         NumericKind::NaN => 5,
@@ -169,8 +169,9 @@ pub(crate) fn encode_numeric(v: &Numeric, out: &mut Vec<u8>) {
         return;
     }
     let start = out.len();
-    out.extend_from_slice(&flip32(v.weight));
-    for d in &v.digits {
+    let digits = v.digits();
+    out.extend_from_slice(&flip32(digits.weight));
+    for d in digits.digits() {
         out.extend_from_slice(&(*d as u16 + 1).to_be_bytes());
     }
     out.extend_from_slice(&[0, 0]);
@@ -402,7 +403,7 @@ mod tests {
             "NaN",
         ];
         let rows: Vec<Vec<Datum>> = vec![
-            numbers.iter().map(|s| Datum::Numeric(Arc::new(Numeric::parse(s).unwrap()))).collect(),
+            numbers.iter().map(|s| Datum::Numeric(Numeric::parse(s).unwrap())).collect(),
             [f64::NEG_INFINITY, -1e300, -1.0, -0.0, 1e-300, 2.0, f64::INFINITY, f64::NAN].map(Datum::Float8).to_vec(),
             [i32::MIN, -1, 0, 1, i32::MAX].map(Datum::Int4).to_vec(),
             ["", "a", "a\u{1}", "ab", "b", "é"].map(Datum::text).to_vec(),
@@ -420,7 +421,7 @@ mod tests {
     }
     #[test]
     fn display_scale_does_not_matter() {
-        let n = |s: &str| Datum::Numeric(Arc::new(Numeric::parse(s).unwrap()));
+        let n = |s: &str| Datum::Numeric(Numeric::parse(s).unwrap());
         assert_eq!(key(&n("1.50"), false), key(&n("1.5"), false));
         assert_eq!(key(&Datum::Float8(-0.0), false), key(&Datum::Float8(0.0), false));
         assert_eq!(key(&Datum::Int4(5), false).len(), 5);

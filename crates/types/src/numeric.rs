@@ -1,406 +1,63 @@
-//! NUMERIC with PostgreSQL's semantics: arbitrary precision in base 10000, a display scale, NaN and infinities.
+//! NUMERIC with PostgreSQL's semantics: arbitrary precision, a display scale, NaN and infinities.
 //!
 //! Invariants
-//! 1. A finite value is ±Σ digits[i] · 10000^(weight − i); neither end of `digits` is 0, zero has no digits.
-//! 2. `dscale` counts the decimals shown; no stored decimal lies beyond it.
-//! 3. Equality and order ignore `dscale`.
+//! 1. A value that fits a [`ShortNumeric`] is one, with its display scale as the number of decimals; all others are
+//!    [`GroupedNumeric`]s. So there is one form for each value and display scale.
+//! 2. Equality, order and hashes ignore the display scale.
+//!
+//! Must not know: SQL NULL, types' modifiers beyond numeric(p, s).
 
-mod arith;
-mod long;
-mod math;
-mod text;
-pub(crate) use math::{factorial, width_bucket};
+mod grouped;
+mod short;
+#[cfg(test)]
+mod tests;
+
+pub use grouped::GroupedNumeric;
+pub(crate) use grouped::NumericKind;
+pub use short::ShortNumeric;
 
 use kilndb_base::{Error, Result, sqlstate};
+use std::borrow::Cow;
 use std::cmp::Ordering;
-
-pub(crate) const BASE: i32 = 10000;
-pub(crate) const DEC_DIGITS: i32 = 4;
-/// Largest display scale of a result.
-pub(crate) const MAX_DISPLAY_SCALE: i32 = 1000;
-pub(crate) const MIN_SIG_DIGITS: i32 = 16;
-pub(crate) const MAX_RESULT_SCALE: i32 = 2000;
-/// Bounds of what PostgreSQL can store: 131072 digits before, 16383 after the decimal point.
-const MAX_WEIGHT: i32 = 0x7fff;
-const MAX_STORED_SCALE: i32 = 0x3fff;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub(crate) enum NumericKind {
-    Finite,
-    NaN,
-    PosInf,
-    NegInf,
-}
+use std::fmt;
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
-pub struct Numeric {
-    pub(crate) kind: NumericKind,
-    pub(crate) negative: bool,
-    pub(crate) weight: i32,
-    pub(crate) dscale: i32,
-    pub(crate) digits: Vec<i16>,
+pub enum Numeric {
+    Short(ShortNumeric),
+    Grouped(Arc<GroupedNumeric>),
 }
+use Numeric::{Grouped, Short};
 
-#[cold]
-pub(crate) fn overflow() -> Error {
-    Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
-}
-#[cold]
-pub(crate) fn div_by_zero() -> Error {
-    Error::new(sqlstate::DIVISION_BY_ZERO, "division by zero")
-}
+const _: () = assert!(size_of::<Numeric>() == 16);
 
-impl Numeric {
-    pub(crate) fn nan() -> Numeric {
-        Numeric { kind: NumericKind::NaN, negative: false, weight: 0, dscale: 0, digits: Vec::new() }
-    }
-    pub fn infinity() -> Numeric {
-        Numeric { kind: NumericKind::PosInf, ..Numeric::nan() }
-    }
-    pub(crate) fn neg_infinity() -> Numeric {
-        Numeric { kind: NumericKind::NegInf, ..Numeric::nan() }
-    }
-    pub fn zero(dscale: i32) -> Numeric {
-        Numeric { kind: NumericKind::Finite, negative: false, weight: 0, dscale, digits: Vec::new() }
-    }
-    pub fn one() -> Numeric {
-        Numeric::from(1i64)
-    }
-    pub fn is_nan(&self) -> bool {
-        self.kind == NumericKind::NaN
-    }
-    pub(crate) fn is_inf(&self) -> bool {
-        matches!(self.kind, NumericKind::PosInf | NumericKind::NegInf)
-    }
-    pub fn is_finite(&self) -> bool {
-        self.kind == NumericKind::Finite
-    }
-    pub fn is_zero(&self) -> bool {
-        self.kind == NumericKind::Finite && self.digits.is_empty()
-    }
-    /// −1, 0, 1; NaN counts as 1.
-    pub(crate) fn signum(&self) -> i32 {
-        match self.kind {
-            NumericKind::NaN | NumericKind::PosInf => 1,
-            NumericKind::NegInf => -1,
-            NumericKind::Finite if self.digits.is_empty() => 0,
-            NumericKind::Finite if self.negative => -1,
-            NumericKind::Finite => 1,
-        }
-    }
-    pub(crate) fn dscale(&self) -> i32 {
-        self.dscale
-    }
-    pub fn weight(&self) -> i32 {
-        self.weight
-    }
+/// The digits of a number in base 10000: ± Σ digits[i] · 10000^(weight − i), without zeros at either end.
+pub struct NumericDigits<'a> {
+    pub is_negative: bool,
+    pub weight: i32,
+    digits: DigitsOf<'a>,
+}
+enum DigitsOf<'a> {
+    Short(short::ShortGroups),
+    Grouped(&'a [i16]),
+}
+impl NumericDigits<'_> {
     pub fn digits(&self) -> &[i16] {
-        &self.digits
-    }
-    pub fn neg(&self) -> Numeric {
-        let mut r = self.clone();
-        match r.kind {
-            NumericKind::PosInf => r.kind = NumericKind::NegInf,
-            NumericKind::NegInf => r.kind = NumericKind::PosInf,
-            NumericKind::NaN => {}
-            NumericKind::Finite => r.negative = !r.negative && !r.digits.is_empty(),
+        match &self.digits {
+            DigitsOf::Short(groups) => groups.groups(),
+            DigitsOf::Grouped(digits) => digits,
         }
-        r
-    }
-    pub fn abs(&self) -> Numeric {
-        if self.signum() < 0 { self.neg() } else { self.clone() }
-    }
-
-    /// Removes zero digits at both ends.
-    pub(crate) fn strip(&mut self) {
-        let lead = self.digits.iter().take_while(|d| **d == 0).count();
-        if lead > 0 {
-            self.digits.drain(..lead);
-            self.weight -= lead as i32;
-        }
-        while self.digits.last() == Some(&0) {
-            self.digits.pop();
-        }
-        if self.digits.is_empty() {
-            self.negative = false;
-            self.weight = 0;
-        }
-    }
-    pub(crate) fn checked(mut self) -> Result<Numeric> {
-        self.strip();
-        if self.kind == NumericKind::Finite && (self.weight > MAX_WEIGHT || self.dscale > MAX_STORED_SCALE) {
-            return Err(overflow());
-        }
-        Ok(self)
-    }
-
-    /// The digit of weight `w`.
-    pub(crate) fn digit_at(&self, w: i32) -> i32 {
-        let index = i64::from(self.weight) - i64::from(w);
-        if index < 0 { 0 } else { self.digits.get(index as usize).map_or(0, |d| i32::from(*d)) }
-    }
-
-    /// Rounds half away from zero to `scale` decimals (may be negative) and sets dscale to max(scale, 0).
-    pub(crate) fn round_to(&self, scale: i32) -> Numeric {
-        let mut r = self.clone();
-        r.round_in_place(scale);
-        r
-    }
-    pub(crate) fn round_in_place(&mut self, scale: i32) {
-        if self.kind != NumericKind::Finite {
-            return;
-        }
-        self.cut(scale, true);
-    }
-    /// Cuts decimals beyond `scale`.
-    pub(crate) fn trunc_to(&self, scale: i32) -> Numeric {
-        let mut r = self.clone();
-        if r.kind == NumericKind::Finite {
-            r.cut(scale, false);
-        }
-        r
-    }
-    fn cut(&mut self, scale: i32, round: bool) {
-        self.dscale = scale.max(0);
-        // Decimal digits kept, counted from the first digit group.
-        let keep = i64::from(self.weight + 1) * 4 + i64::from(scale);
-        if keep < 0 || (keep == 0 && !round) {
-            self.digits.clear();
-            self.strip();
-            return;
-        }
-        let groups = (keep / 4) as usize;
-        let part = (keep % 4) as u32;
-        if groups >= self.digits.len() {
-            return;
-        }
-        let pow = [1, 1000, 100, 10][part as usize];
-        let carry = if part == 0 {
-            let up = round && i32::from(self.digits[groups]) >= BASE / 2;
-            self.digits.truncate(groups);
-            up
-        } else {
-            let d = i32::from(self.digits[groups]);
-            let rest = d % pow;
-            self.digits.truncate(groups + 1);
-            let mut kept = d - rest;
-            let mut carry = false;
-            if round && rest * 2 >= pow {
-                kept += pow;
-                if kept >= BASE {
-                    kept -= BASE;
-                    carry = true;
-                }
-            }
-            self.digits[groups] = kept as i16;
-            if carry {
-                self.carry_before(groups);
-            }
-            false
-        };
-        if carry {
-            self.carry_before(groups);
-        }
-        self.strip();
-    }
-    /// Adds 1 to the digit before index `at`.
-    fn carry_before(&mut self, mut at: usize) {
-        loop {
-            if at == 0 {
-                self.digits.insert(0, 1);
-                self.weight += 1;
-                return;
-            }
-            at -= 1;
-            if i32::from(self.digits[at]) + 1 < BASE {
-                self.digits[at] += 1;
-                return;
-            }
-            self.digits[at] = 0;
-        }
-    }
-
-    pub(crate) fn ceil(&self) -> Numeric {
-        self.toward(true)
-    }
-    pub fn floor(&self) -> Numeric {
-        self.toward(false)
-    }
-    fn toward(&self, up: bool) -> Numeric {
-        if self.kind != NumericKind::Finite {
-            return self.clone();
-        }
-        let t = self.trunc_to(0);
-        if t == *self || self.negative == up {
-            return t;
-        }
-        if up { t.add(&Numeric::one()) } else { t.sub(&Numeric::one()) }
-    }
-
-    /// Applies numeric(p,s); `typmod` as PostgreSQL stores it.
-    pub fn apply_typmod(&self, typmod: i32) -> Result<Numeric> {
-        if typmod < 4 {
-            return Ok(self.clone());
-        }
-        let (precision, scale) = typmod_parts(typmod);
-        if self.kind != NumericKind::Finite {
-            if self.kind == NumericKind::NaN {
-                return Ok(self.clone());
-            }
-            return Err(field_overflow().with_detail(format!(
-                "A field with precision {precision}, scale {scale} cannot hold an infinite value."
-            )));
-        }
-        let r = self.round_to(scale);
-        let max_digits = precision - scale;
-        if r.decimal_weight() >= max_digits && !r.digits.is_empty() {
-            let bound = if max_digits != 0 { format!("10^{max_digits}") } else { "1".into() };
-            return Err(field_overflow().with_detail(format!(
-                "A field with precision {precision}, scale {scale} must round to an absolute value less than {bound}."
-            )));
-        }
-        Ok(r)
-    }
-    /// The decimal exponent of the first nonzero decimal digit (0 for 1..9); very small for zero.
-    pub(crate) fn decimal_weight(&self) -> i32 {
-        match self.digits.first() {
-            None => i32::MIN / 2,
-            Some(&d) => {
-                self.weight * 4
-                    + (if d >= 1000 {
-                        3
-                    } else if d >= 100 {
-                        2
-                    } else if d >= 10 {
-                        1
-                    } else {
-                        0
-                    })
-            }
-        }
-    }
-
-    pub(crate) fn min_scale(&self) -> i32 {
-        let Some(&last) = self.digits.last() else { return 0 };
-        let mut scale = (self.digits.len() as i32 - 1 - self.weight) * DEC_DIGITS;
-        if scale <= 0 {
-            return 0;
-        }
-        let mut last = last;
-        while last % 10 == 0 {
-            scale -= 1;
-            last /= 10;
-        }
-        scale.max(0)
-    }
-    pub(crate) fn trim_scale(&self) -> Numeric {
-        let mut r = self.clone();
-        r.dscale = r.min_scale();
-        r
-    }
-    pub(crate) fn is_integral(&self) -> bool {
-        self.is_finite() && self.digits.len() as i32 <= self.weight + 1 || self.is_zero()
-    }
-
-    pub(crate) fn to_i128(&self) -> Option<i128> {
-        if self.kind != NumericKind::Finite {
-            return None;
-        }
-        if self.is_integral() && self.weight < 4 {
-            let digits = (0..=self.weight).map(|i| i64::from(self.digits.get(i as usize).copied().unwrap_or(0)));
-            let v = digits.fold(0i64, |v, digit| v * i64::from(BASE) + digit);
-            return Some(i128::from(if self.negative { -v } else { v }));
-        }
-        let r = self.round_to(0);
-        let mut v = 0i128;
-        for w in (0..=r.weight).rev() {
-            v = v.checked_mul(i128::from(BASE))?.checked_add(i128::from(r.digit_at(w)))?;
-            if r.digits.is_empty() {
-                break;
-            }
-        }
-        Some(if r.negative { -v } else { v })
-    }
-    pub(crate) fn to_i64(&self) -> Option<i64> {
-        i64::try_from(self.to_i128()?).ok()
-    }
-    pub fn to_f64(&self) -> f64 {
-        match self.kind {
-            NumericKind::NaN => f64::NAN,
-            NumericKind::PosInf => f64::INFINITY,
-            NumericKind::NegInf => f64::NEG_INFINITY,
-            NumericKind::Finite => self.to_string().parse().unwrap_or(f64::NAN),
-        }
-    }
-    pub(crate) fn to_f32(&self) -> f32 {
-        match self.kind {
-            NumericKind::Finite => self.to_string().parse().unwrap_or(f32::NAN),
-            _ => self.to_f64() as f32,
-        }
-    }
-    /// The number that a cast makes of a double: 15 significant digits.
-    pub(crate) fn from_f64(v: f64) -> Numeric {
-        Numeric::from_float(v, 15)
-    }
-    /// The number that a cast makes of a real: 6 significant digits.
-    pub(crate) fn from_f32(v: f32) -> Numeric {
-        Numeric::from_float(f64::from(v), 6)
-    }
-    fn from_float(v: f64, digits: usize) -> Numeric {
-        if v.is_nan() {
-            return Numeric::nan();
-        }
-        if v.is_infinite() {
-            return if v > 0.0 { Numeric::infinity() } else { Numeric::neg_infinity() };
-        }
-        Numeric::parse(&crate::io::float::general(v, digits)).unwrap_or_else(|_| Numeric::nan())
-    }
-    /// `value / 10^scale`, exactly, shown with `scale` decimals.
-    pub(crate) fn from_scaled(value: i128, scale: i32) -> Numeric {
-        let mut n = Numeric::from(value);
-        if scale > 0 {
-            n = n.scale_by_power_of_ten(-scale);
-        }
-        n.dscale = scale;
-        n
-    }
-    /// Exact multiplication by 10^power; dscale is left to the caller.
-    pub(crate) fn scale_by_power_of_ten(&self, power: i32) -> Numeric {
-        let mut r = self.clone();
-        let groups = power.div_euclid(4);
-        let part = power.rem_euclid(4);
-        if part != 0 && !r.digits.is_empty() {
-            let f = [1, 10, 100, 1000][part as usize];
-            let mut carry = 0;
-            for d in r.digits.iter_mut().rev() {
-                let v = i32::from(*d) * f + carry;
-                *d = (v % BASE) as i16;
-                carry = v / BASE;
-            }
-            if carry != 0 {
-                r.digits.insert(0, carry as i16);
-                r.weight += 1;
-            }
-        }
-        r.weight += groups;
-        r.strip();
-        r
     }
 }
 
-#[cold]
-fn field_overflow() -> Error {
-    Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+impl From<GroupedNumeric> for Numeric {
+    fn from(number: GroupedNumeric) -> Numeric {
+        match number.short() {
+            Some(short) => Short(short),
+            None => Grouped(Arc::new(number)),
+        }
+    }
 }
-
-/// (precision, scale) of a numeric typmod.
-pub(crate) fn typmod_parts(typmod: i32) -> (i32, i32) {
-    let t = typmod - 4;
-    let precision = (t >> 16) & 0xffff;
-    let scale = ((t & 0x7ff) ^ 1024) - 1024;
-    (precision, scale)
-}
-
 impl From<i64> for Numeric {
     fn from(v: i64) -> Numeric {
         Numeric::from(i128::from(v))
@@ -408,28 +65,337 @@ impl From<i64> for Numeric {
 }
 impl From<i32> for Numeric {
     fn from(v: i32) -> Numeric {
-        Numeric::from(i128::from(v))
+        Short(ShortNumeric::at(i64::from(v), 0))
     }
 }
 impl From<i128> for Numeric {
     fn from(v: i128) -> Numeric {
-        let mut digits = Vec::with_capacity(5);
-        let mut rest = v.unsigned_abs();
-        while rest > u128::from(u64::MAX) {
-            digits.push((rest % 10000) as i16);
-            rest /= 10000;
+        Numeric::from_scaled(v, 0)
+    }
+}
+
+/// What is made of one number or two, short or not.
+impl Numeric {
+    fn grouped(&self) -> Cow<'_, GroupedNumeric> {
+        match self {
+            Short(number) => Cow::Owned(GroupedNumeric::from_short(*number)),
+            Grouped(number) => Cow::Borrowed(number),
         }
-        // Much faster.
-        let mut rest = rest as u64;
-        while rest > 0 {
-            digits.push((rest % 10000) as i16);
-            rest /= 10000;
+    }
+    fn either(
+        &self,
+        other: &Numeric,
+        short: impl FnOnce(ShortNumeric, ShortNumeric) -> Option<ShortNumeric>,
+        grouped: impl FnOnce(&GroupedNumeric, &GroupedNumeric) -> GroupedNumeric,
+    ) -> Numeric {
+        if let (Short(a), Short(b)) = (self, other)
+            && let Some(result) = short(*a, *b)
+        {
+            return Short(result);
         }
-        digits.reverse();
-        let mut n =
-            Numeric { kind: NumericKind::Finite, negative: v < 0, weight: digits.len() as i32 - 1, dscale: 0, digits };
-        n.strip();
-        n
+        grouped(&self.grouped(), &other.grouped()).into()
+    }
+    pub fn add(&self, other: &Numeric) -> Numeric {
+        self.either(other, ShortNumeric::add, GroupedNumeric::add)
+    }
+    pub fn sub(&self, other: &Numeric) -> Numeric {
+        self.either(other, ShortNumeric::sub, GroupedNumeric::sub)
+    }
+    /// The product; rounded when its scale passes what can be stored.
+    pub(crate) fn mul(&self, other: &Numeric) -> Numeric {
+        self.either(other, ShortNumeric::mul, GroupedNumeric::mul)
+    }
+    pub(crate) fn rem(&self, other: &Numeric) -> Result<Numeric> {
+        if let (Short(a), Short(b)) = (self, other)
+            && let Some(rest) = a.rem(*b)
+        {
+            return Ok(Short(rest));
+        }
+        Ok(self.grouped().rem(&other.grouped())?.into())
+    }
+    pub(crate) fn div(&self, other: &Numeric) -> Result<Numeric> {
+        if let (Short(a), Short(b)) = (self, other) {
+            let scale = self.select_div_scale(other);
+            if let Some(quotient) = a.quotient(*b, scale) {
+                return Ok(Numeric::from_scaled(quotient, scale));
+            }
+        }
+        Ok(self.grouped().div(&other.grouped())?.into())
+    }
+    /// The scale of a quotient: at least 16 significant digits, and no less than either input shows.
+    pub(crate) fn select_div_scale(&self, other: &Numeric) -> i32 {
+        let first = |n: &Numeric| {
+            let digits = n.digits();
+            digits.digits().first().map_or((0, 0), |d| (digits.weight, i32::from(*d)))
+        };
+        grouped::quotient_scale(first(self), first(other), self.dscale().max(other.dscale()))
+    }
+    /// Quotient of finite values with `scale` decimals, rounded or truncated. The divisor is not zero.
+    pub(crate) fn div_scale(&self, other: &Numeric, scale: i32, round: bool) -> Numeric {
+        self.grouped().div_scale(&other.grouped(), scale, round).into()
+    }
+    /// Truncating integer quotient, `div(a, b)`.
+    pub(crate) fn div_trunc(&self, other: &Numeric) -> Result<Numeric> {
+        Ok(self.grouped().div_trunc(&other.grouped())?.into())
+    }
+    pub fn sqrt(&self) -> Result<Numeric> {
+        Ok(self.grouped().sqrt()?.into())
+    }
+    pub(crate) fn sqrt_scale(&self, scale: i32) -> Numeric {
+        self.grouped().sqrt_scale(scale).into()
+    }
+    pub fn exp(&self) -> Result<Numeric> {
+        Ok(self.grouped().exp()?.into())
+    }
+    pub fn ln(&self) -> Result<Numeric> {
+        Ok(self.grouped().ln()?.into())
+    }
+    pub fn log(base: &Numeric, number: &Numeric) -> Result<Numeric> {
+        Ok(GroupedNumeric::log(&base.grouped(), &number.grouped())?.into())
+    }
+    pub fn power(&self, exponent: &Numeric) -> Result<Numeric> {
+        Ok(self.grouped().power(&exponent.grouped())?.into())
+    }
+    pub(crate) fn gcd(&self, other: &Numeric) -> Result<Numeric> {
+        Ok(self.grouped().gcd(&other.grouped())?.into())
+    }
+    pub(crate) fn lcm(&self, other: &Numeric) -> Result<Numeric> {
+        Ok(self.grouped().lcm(&other.grouped())?.into())
+    }
+    pub fn neg(&self) -> Numeric {
+        match self {
+            Short(number) => Short(number.neg()),
+            Grouped(number) => number.neg().into(),
+        }
+    }
+    pub fn abs(&self) -> Numeric {
+        if self.signum() < 0 { self.neg() } else { self.clone() }
+    }
+    pub(crate) fn ceil(&self) -> Numeric {
+        self.whole(true)
+    }
+    pub fn floor(&self) -> Numeric {
+        self.whole(false)
+    }
+    fn whole(&self, up: bool) -> Numeric {
+        match self {
+            Short(number) => Short(number.whole(up)),
+            Grouped(number) => if up { number.ceil() } else { number.floor() }.into(),
+        }
+    }
+    /// Rounds half away from zero to `scale` decimals (may be negative) and sets the display scale to max(scale, 0).
+    pub(crate) fn round_to(&self, scale: i32) -> Numeric {
+        self.with_scale(scale, true)
+    }
+    /// Cuts decimals beyond `scale`.
+    pub(crate) fn trunc_to(&self, scale: i32) -> Numeric {
+        self.with_scale(scale, false)
+    }
+    fn with_scale(&self, scale: i32, is_rounded: bool) -> Numeric {
+        if let Short(number) = self
+            && let Some(result) = number.with_scale(scale, is_rounded)
+        {
+            return Short(result);
+        }
+        let number = self.grouped();
+        if is_rounded { number.round_to(scale) } else { number.trunc_to(scale) }.into()
+    }
+    /// Applies numeric(p,s); `typmod` as PostgreSQL stores it.
+    pub fn apply_typmod(&self, typmod: i32) -> Result<Numeric> {
+        if typmod < 4 {
+            return Ok(self.clone());
+        }
+        let (precision, scale) = typmod_parts(typmod);
+        if let Short(number) = self
+            && let Some(rounded) = number.with_scale(scale, true)
+            && rounded.is_below_power(precision - scale)
+        {
+            return Ok(Short(rounded));
+        }
+        Ok(self.grouped().apply_typmod(typmod)?.into())
+    }
+    /// 22003 if it has more digits than can be stored.
+    pub(crate) fn checked(self) -> Result<Numeric> {
+        match self {
+            Short(_) => Ok(self),
+            Grouped(ref number) => number.check().map(|()| self),
+        }
+    }
+    pub(crate) fn trim_scale(&self) -> Numeric {
+        match self {
+            Short(number) => Short(number.trimmed()),
+            Grouped(number) => number.trim_scale().into(),
+        }
+    }
+    /// Exact multiplication by 10^power; the display scale is left to the caller.
+    pub(crate) fn scale_by_power_of_ten(&self, power: i32) -> GroupedNumeric {
+        self.grouped().scale_by_power_of_ten(power)
+    }
+}
+
+/// Constants and conversions.
+impl Numeric {
+    pub(crate) fn nan() -> Numeric {
+        GroupedNumeric::nan().into()
+    }
+    pub fn infinity() -> Numeric {
+        GroupedNumeric::infinity().into()
+    }
+    pub(crate) fn neg_infinity() -> Numeric {
+        GroupedNumeric::neg_infinity().into()
+    }
+    pub fn zero(dscale: i32) -> Numeric {
+        Numeric::from_scaled(0, dscale)
+    }
+    pub fn one() -> Numeric {
+        Numeric::from(1)
+    }
+    /// `value / 10^scale`, exactly, shown with `scale` decimals.
+    pub(crate) fn from_scaled(value: i128, scale: i32) -> Numeric {
+        match ShortNumeric::new(value, scale) {
+            Some(number) => Short(number),
+            None => GroupedNumeric::from_scaled(value, scale).into(),
+        }
+    }
+    /// From digits in base 10000, the first of which has the weight `weight`. None: there are others than digits, or zeros at
+    /// one of their ends, or more decimals than can be stored.
+    pub(crate) fn from_digits(
+        is_negative: bool,
+        weight: i32,
+        dscale: i32,
+        digits: impl ExactSizeIterator<Item = i16> + Clone,
+    ) -> Option<Numeric> {
+        let mut few = [0; short::GROUPS_MAX];
+        let count = digits.len();
+        if count <= few.len() {
+            few.iter_mut().zip(digits.clone()).for_each(|(to, digit)| *to = digit);
+            let few = &few[..count];
+            let are_digits = few.iter().all(|digit| (0..10_000).contains(digit));
+            if !are_digits || few.first() == Some(&0) || few.last() == Some(&0) {
+                return None;
+            }
+            if let Some(number) = ShortNumeric::from_groups(is_negative, weight, dscale, few) {
+                return Some(Short(number));
+            }
+        }
+        Some(GroupedNumeric::from_digits(is_negative, weight, dscale, digits.collect())?.into())
+    }
+    /// The number that a cast makes of a double: 15 significant digits.
+    pub(crate) fn from_f64(v: f64) -> Numeric {
+        GroupedNumeric::from_f64(v).into()
+    }
+    /// The number that a cast makes of a real: 6 significant digits.
+    pub(crate) fn from_f32(v: f32) -> Numeric {
+        GroupedNumeric::from_f32(v).into()
+    }
+    /// Text input: optional sign, digits with underscores, exponent, 0x/0o/0b integers, NaN, infinities.
+    pub fn parse(text: &str) -> Result<Numeric> {
+        match ShortNumeric::parse(text.as_bytes()) {
+            Some(number) => Ok(Short(number)),
+            None => Ok(GroupedNumeric::parse(text)?.into()),
+        }
+    }
+    pub fn receive(bytes: &[u8]) -> Result<Numeric> {
+        Ok(GroupedNumeric::receive(bytes)?.into())
+    }
+    /// Binary form: digit count, weight, sign, dscale, digits, big-endian.
+    pub fn send(&self, out: &mut Vec<u8>) {
+        self.grouped().send(out);
+    }
+    /// Scientific form, as to_char's EEEE needs it: mantissa digits after the point, exponent.
+    pub(crate) fn to_scientific(&self, decimals: i32) -> (String, i32) {
+        self.grouped().to_scientific(decimals)
+    }
+    pub(crate) fn to_i128(&self) -> Option<i128> {
+        match self {
+            Short(number) => number.with_scale(0, true).map(|whole| i128::from(whole.value())),
+            Grouped(number) => number.to_i128(),
+        }
+    }
+    pub(crate) fn to_i64(&self) -> Option<i64> {
+        i64::try_from(self.to_i128()?).ok()
+    }
+    pub fn to_f64(&self) -> f64 {
+        match self {
+            Short(number) => number.to_f64().unwrap_or_else(|| self.grouped().to_f64()),
+            Grouped(number) => number.to_f64(),
+        }
+    }
+    pub(crate) fn to_f32(&self) -> f32 {
+        self.grouped().to_f32()
+    }
+}
+
+/// What is asked of a number.
+impl Numeric {
+    pub(crate) fn kind(&self) -> NumericKind {
+        match self {
+            Short(_) => NumericKind::Finite,
+            Grouped(number) => number.kind,
+        }
+    }
+    pub fn is_nan(&self) -> bool {
+        self.kind() == NumericKind::NaN
+    }
+    pub(crate) fn is_inf(&self) -> bool {
+        matches!(self.kind(), NumericKind::PosInf | NumericKind::NegInf)
+    }
+    pub fn is_finite(&self) -> bool {
+        self.kind() == NumericKind::Finite
+    }
+    pub fn is_zero(&self) -> bool {
+        self.is_finite() && self.signum() == 0
+    }
+    /// −1, 0, 1; NaN counts as 1.
+    pub(crate) fn signum(&self) -> i32 {
+        match self {
+            Short(number) => number.value().signum() as i32,
+            Grouped(number) => number.signum(),
+        }
+    }
+    pub(crate) fn dscale(&self) -> i32 {
+        match self {
+            Short(number) => i32::from(number.decimals()),
+            Grouped(number) => number.dscale,
+        }
+    }
+    pub(crate) fn min_scale(&self) -> i32 {
+        match self {
+            Short(number) => i32::from(number.trimmed().decimals()),
+            Grouped(number) => number.min_scale(),
+        }
+    }
+    pub(crate) fn is_integral(&self) -> bool {
+        match self {
+            Short(number) => number.is_integral(),
+            Grouped(number) => number.is_integral(),
+        }
+    }
+    pub fn digits(&self) -> NumericDigits<'_> {
+        match self {
+            Short(number) => {
+                let groups = number.groups();
+                let (is_negative, weight) = (number.value() < 0, groups.weight);
+                NumericDigits { is_negative, weight, digits: DigitsOf::Short(groups) }
+            }
+            Grouped(number) => NumericDigits {
+                is_negative: number.negative,
+                weight: number.weight,
+                digits: DigitsOf::Grouped(&number.digits),
+            },
+        }
+    }
+    /// The bytes that the number has beside its place.
+    pub fn pointed_bytes(&self) -> usize {
+        match self {
+            Short(_) => 0,
+            Grouped(number) => number.digits.len() * 2 + size_of::<GroupedNumeric>(),
+        }
+    }
+    /// hash_numeric's and hash_numeric_extended's input: digits as native-endian i16, and the weight.
+    pub(crate) fn hash_parts(&self) -> Option<(Vec<u8>, i32)> {
+        let digits = self.is_finite().then(|| self.digits())?;
+        Some((digits.digits().iter().flat_map(|d| d.to_le_bytes()).collect(), digits.weight))
     }
 }
 
@@ -447,47 +413,46 @@ impl Eq for Numeric {}
 impl Ord for Numeric {
     /// NaN is greatest and equals itself.
     fn cmp(&self, other: &Numeric) -> Ordering {
-        let rank = |n: &Numeric| match n.kind {
-            NumericKind::NegInf => 0,
-            NumericKind::Finite => 1,
-            NumericKind::PosInf => 2,
-            NumericKind::NaN => 3,
-        };
-        match rank(self).cmp(&rank(other)) {
-            Ordering::Equal if self.kind == NumericKind::Finite => {}
-            other => return other,
+        match (self, other) {
+            (Short(a), Short(b)) => a.cmp(*b),
+            _ => self.grouped().cmp(&other.grouped()),
         }
-        match self.signum().cmp(&other.signum()) {
-            Ordering::Equal => {}
-            other => return other,
-        }
-        let magnitude = self.cmp_abs(other);
-        if self.negative { magnitude.reverse() } else { magnitude }
     }
 }
 impl std::hash::Hash for Numeric {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.kind.hash(state);
-        self.negative.hash(state);
-        self.weight.hash(state);
-        self.digits.hash(state);
+        let digits = self.digits();
+        self.kind().hash(state);
+        digits.is_negative.hash(state);
+        digits.weight.hash(state);
+        digits.digits().hash(state);
     }
 }
-impl Numeric {
-    pub(crate) fn cmp_abs(&self, other: &Numeric) -> Ordering {
-        match (self.digits.is_empty(), other.digits.is_empty()) {
-            (true, true) => return Ordering::Equal,
-            (true, false) => return Ordering::Less,
-            (false, true) => return Ordering::Greater,
-            _ => {}
+impl fmt::Display for Numeric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Short(number) => f.write_str(number.show(&mut [0; 32])),
+            Grouped(number) => number.fmt(f),
         }
-        self.weight.cmp(&other.weight).then_with(|| self.digits.cmp(&other.digits))
     }
-    /// hash_numeric's and hash_numeric_extended's input: digits as native-endian i16, and the weight.
-    pub(crate) fn hash_parts(&self) -> Option<(Vec<u8>, i32)> {
-        if self.kind != NumericKind::Finite {
-            return None;
-        }
-        Some((self.digits.iter().flat_map(|d| d.to_le_bytes()).collect(), self.weight))
-    }
+}
+
+/// (precision, scale) of a numeric typmod.
+pub(crate) fn typmod_parts(typmod: i32) -> (i32, i32) {
+    let t = typmod - 4;
+    let precision = (t >> 16) & 0xffff;
+    let scale = ((t & 0x7ff) ^ 1024) - 1024;
+    (precision, scale)
+}
+
+pub(crate) fn factorial(n: i64) -> Result<Numeric> {
+    Ok(grouped::factorial(n)?.into())
+}
+pub(crate) fn width_bucket(operand: &Numeric, low: &Numeric, high: &Numeric, count: i32) -> Result<i32> {
+    grouped::width_bucket(&operand.grouped(), &low.grouped(), &high.grouped(), count)
+}
+
+#[cold]
+fn overflow() -> Error {
+    Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
 }

@@ -121,9 +121,9 @@ pub(crate) fn numeric_hash(n: &crate::numeric::Numeric, seed: u64) -> u64 {
         return seed;
     }
     let digits = n.digits();
-    let Some(first) = digits.iter().position(|d| *d != 0) else { return seed.wrapping_sub(1) };
-    let last = digits.iter().rposition(|d| *d != 0).unwrap_or(first);
-    let weight = n.weight() - first as i32;
-    let bytes: Vec<u8> = digits[first..=last].iter().flat_map(|d| d.to_le_bytes()).collect();
-    hash_bytes_extended(&bytes, seed) ^ i64::from(weight) as u64
+    if digits.digits().is_empty() {
+        return seed.wrapping_sub(1);
+    }
+    let bytes: Vec<u8> = digits.digits().iter().flat_map(|d| d.to_le_bytes()).collect();
+    hash_bytes_extended(&bytes, seed) ^ i64::from(digits.weight) as u64
 }

@@ -208,11 +208,12 @@ fn put_interval(v: &Interval, out: &mut Vec<u8>) {
     out.extend_from_slice(&v.months.to_le_bytes());
 }
 fn numeric_size(v: &Numeric) -> usize {
-    if v.kind == NumericKind::Finite { 5 + v.digits.len() * 2 } else { 1 }
+    if v.is_finite() { 5 + v.digits().digits().len() * 2 } else { 1 }
 }
 pub(crate) fn put_numeric(v: &Numeric, out: &mut Vec<u8>) {
-    let head = match v.kind {
-        NumericKind::Finite => u8::from(v.negative),
+    let digits = v.digits();
+    let head = match v.kind() {
+        NumericKind::Finite => u8::from(digits.is_negative),
         NumericKind::NaN => 2,
         NumericKind::PosInf => 3,
         NumericKind::NegInf => 4,
@@ -221,9 +222,9 @@ pub(crate) fn put_numeric(v: &Numeric, out: &mut Vec<u8>) {
     if head > 1 {
         return;
     }
-    out.extend_from_slice(&(v.weight as i16).to_le_bytes());
-    out.extend_from_slice(&(v.dscale as u16).to_le_bytes());
-    for d in &v.digits {
+    out.extend_from_slice(&(digits.weight as i16).to_le_bytes());
+    out.extend_from_slice(&(v.dscale() as u16).to_le_bytes());
+    for d in digits.digits() {
         out.extend_from_slice(&d.to_le_bytes());
     }
 }
@@ -243,18 +244,8 @@ pub(crate) fn get_numeric(bytes: &[u8]) -> Option<Numeric> {
     if !rest.len().is_multiple_of(2) {
         return None;
     }
-    let mut digits = Vec::with_capacity(rest.len() / 2);
-    for pair in rest.chunks_exact(2) {
-        let d = i16::from_le_bytes([pair[0], pair[1]]);
-        if !(0..10000).contains(&d) {
-            return None;
-        }
-        digits.push(d);
-    }
-    if digits.first() == Some(&0) || digits.last() == Some(&0) || dscale > 0x3fff {
-        return None;
-    }
-    Some(Numeric { kind: NumericKind::Finite, negative: head == 1 && !digits.is_empty(), weight, dscale, digits })
+    let digits = rest.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]]));
+    Numeric::from_digits(head == 1, weight, dscale, digits)
 }
 
 /// The bytes that a value is stored as, which differ where values look different.
@@ -565,7 +556,7 @@ fn get_other(storage: PhysicalType, r: &mut ByteReader) -> Option<Datum> {
         P::Padded(length) => Datum::Text(cast::padded(std::str::from_utf8(r.prefixed()?).ok()?, length as usize)),
         P::Bytea => Datum::Bytea(Arc::from(r.prefixed()?)),
         P::Jsonb => Datum::Jsonb(Arc::from(r.prefixed()?)),
-        P::Numeric => Datum::Numeric(Arc::new(get_numeric(r.prefixed()?)?)),
+        P::Numeric => Datum::Numeric(get_numeric(r.prefixed()?)?),
         P::Inet => Datum::Inet(get_inet(r.prefixed()?)?),
         P::MacAddr => Datum::MacAddr(r.bytes(6)?.try_into().ok()?),
         P::MacAddr8 => Datum::MacAddr8(r.bytes(8)?.try_into().ok()?),
@@ -816,7 +807,7 @@ mod tests {
         let values = vec![
             Datum::Int4(42),
             Datum::text("héllo"),
-            Datum::Numeric(Arc::new(Numeric::parse("-12345.6700").unwrap())),
+            Datum::Numeric(Numeric::parse("-12345.6700").unwrap()),
             Datum::Array(Arc::new(array)),
             Datum::Null,
         ];

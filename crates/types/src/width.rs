@@ -5,7 +5,7 @@
 //!
 //! Must not know: our row format.
 
-use crate::numeric::{Numeric, NumericKind};
+use crate::numeric::Numeric;
 use crate::types::OpaqueWidth;
 use crate::{Array, Datum, oids};
 use kilndb_base::Oid;
@@ -56,11 +56,12 @@ pub fn stored_width(type_oid: Oid, value: &Datum) -> usize {
 }
 
 fn numeric_width(number: &Numeric) -> usize {
-    if number.kind != NumericKind::Finite {
+    if !number.is_finite() {
         return 2;
     }
-    let is_short = number.dscale <= 63 && (-64..64).contains(&number.weight);
-    (if is_short { 2 } else { 4 }) + 2 * number.digits.len()
+    let digits = number.digits();
+    let is_short = number.dscale() <= 63 && (-64..64).contains(&digits.weight);
+    (if is_short { 2 } else { 4 }) + 2 * digits.digits().len()
 }
 
 fn fixed_width(value: &Datum) -> usize {
@@ -155,7 +156,7 @@ mod tests {
     /// Figures of pg_column_size on PostgreSQL 18, of columns of tables.
     #[test]
     fn widths_are_postgresqls() {
-        let number = |text: &str| Datum::Numeric(Arc::new(Numeric::parse(text).expect("a number")));
+        let number = |text: &str| Datum::Numeric(Numeric::parse(text).expect("a number"));
         let array = |element_type, elements: Vec<Datum>| {
             let dims = if elements.is_empty() { Vec::new() } else { vec![(1, elements.len() as u32)] };
             Datum::Array(Arc::new(Array { element_type, dims, elements }))

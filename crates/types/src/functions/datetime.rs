@@ -9,7 +9,6 @@ use crate::datetime::*;
 use crate::numeric::Numeric;
 use crate::{Datum, EvalContext, Interval, pieces};
 use kilndb_base::{Error, Result, sqlstate};
-use std::sync::Arc;
 
 fn overflow(message: &str) -> Error {
     Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, message)
@@ -368,9 +367,9 @@ impl ExtractedField {
     }
     fn numeric(&self) -> Datum {
         match self {
-            ExtractedField::Exact(v, scale) => Datum::Numeric(Arc::new(Numeric::from_scaled(*v, *scale))),
+            ExtractedField::Exact(v, scale) => Datum::Numeric(Numeric::from_scaled(*v, *scale)),
             ExtractedField::Infinite(neg) => {
-                Datum::Numeric(Arc::new(if *neg { Numeric::neg_infinity() } else { Numeric::infinity() }))
+                Datum::Numeric(if *neg { Numeric::neg_infinity() } else { Numeric::infinity() })
             }
             ExtractedField::Null => Datum::Null,
         }

@@ -6,7 +6,6 @@ use crate::json::binary;
 use crate::json::node::{JsonNode, array_index};
 use crate::json::path_set::{PathAssignment, PathChange};
 use crate::json::value::{self, JsonValue};
-use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, oids::*};
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
@@ -219,13 +218,10 @@ fn text_object(pairs: Vec<(&Datum, &Datum)>) -> Result<Datum> {
 fn to_number(b: &[u8], target: Oid, name: &str, c: &EvalContext) -> Result<Datum> {
     match binary::decode(b)? {
         JsonValue::Null => Ok(Datum::Null),
-        JsonValue::Number(n) => {
-            let n: Arc<Numeric> = Arc::new(n);
-            match cast::lookup_cast(NUMERIC, target) {
-                Some(f) if target != NUMERIC => f(&Datum::Numeric(n), -1, true, c),
-                _ => Ok(Datum::Numeric(n)),
-            }
-        }
+        JsonValue::Number(n) => match cast::lookup_cast(NUMERIC, target) {
+            Some(f) if target != NUMERIC => f(&Datum::Numeric(n), -1, true, c),
+            _ => Ok(Datum::Numeric(n)),
+        },
         other => Err(cannot_cast(&other, name)),
     }
 }

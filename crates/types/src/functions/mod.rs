@@ -107,7 +107,7 @@ into_datum! {
     String => |v| Datum::Text(shared::text(&v)?);
     &[u8] => |v| Datum::Bytea(shared::bytes(v)?);
     Vec<u8> => |v| Datum::Bytea(shared::bytes(&v)?);
-    Numeric => |v| Datum::Numeric(Arc::new(v));
+    Numeric => |v| Datum::Numeric(v);
     Interval => |v| Datum::Interval(Arc::new(v));
     Array => |v| Datum::Array(Arc::new(v));
     [u8; 16] => |v| Datum::Uuid(v);

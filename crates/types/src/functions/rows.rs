@@ -64,7 +64,7 @@ impl FunctionRows {
                 out.push(match *ty {
                     oids::INT4 => Datum::Int4(*next as i32),
                     oids::INT8 => Datum::Int8(*next as i64),
-                    _ => Datum::Numeric(Arc::new(Numeric::from(*next))),
+                    _ => Datum::Numeric(Numeric::from(*next)),
                 });
                 *next += *step;
             }

@@ -168,7 +168,7 @@ pub(crate) fn to_value(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<JsonValu
         Datum::Jsonb(b) => binary::decode(b)?,
         Datum::Text(t) if ty == JSON => JsonValue::parse(t)?,
         Datum::Bool(b) => JsonValue::Bool(*b),
-        Datum::Numeric(n) if n.is_finite() => JsonValue::Number((**n).clone()),
+        Datum::Numeric(n) if n.is_finite() => JsonValue::Number(n.clone()),
         d if matches!(ty, DATE | TIMESTAMP | TIMESTAMPTZ) => JsonValue::String(datetime_text(ty, d, ctx)?),
         d => {
             let text = io::output_string(ty, d, ctx)?;

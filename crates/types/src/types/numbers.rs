@@ -6,7 +6,6 @@ use crate::io::{self, float, int};
 use crate::numeric::Numeric;
 use crate::oids::*;
 use crate::row::PhysicalType as P;
-use std::sync::Arc;
 
 /// The upper half is the precision, the lower the scale, four more than they are.
 static NUMERIC_MODIFIER: TypeModifier = TypeModifier {
@@ -25,7 +24,7 @@ static NUMERIC_MODIFIER: TypeModifier = TypeModifier {
         Ok(((p << 16) | (s & 0x7ff)) + 4)
     },
     apply: |value, modifier, _| match &value {
-        Datum::Numeric(n) => Ok(Datum::Numeric(Arc::new(n.apply_typmod(modifier)?))),
+        Datum::Numeric(n) => Ok(Datum::Numeric(n.apply_typmod(modifier)?)),
         _ => Ok(value),
     },
 };
@@ -88,8 +87,8 @@ pub(super) const TYPES: &[TypeDescriptor] = &[
     },
     TypeDescriptor {
         oid: NUMERIC,
-        input: |text, modifier, _| Ok(Datum::Numeric(Arc::new(Numeric::parse(text)?.apply_typmod(modifier)?))),
-        receive: |bytes, modifier, _| Ok(Datum::Numeric(Arc::new(Numeric::receive(bytes)?.apply_typmod(modifier)?))),
+        input: |text, modifier, _| Ok(Datum::Numeric(Numeric::parse(text)?.apply_typmod(modifier)?)),
+        receive: |bytes, modifier, _| Ok(Datum::Numeric(Numeric::receive(bytes)?.apply_typmod(modifier)?)),
         storage: P::Numeric,
         modifier: Some(&NUMERIC_MODIFIER),
         ..PLAIN

@@ -21,7 +21,7 @@ fn log_error(message: &str) -> Error {
 fn clamp_scale(scale: i32) -> i32 {
     scale.clamp(0, MAX_DISPLAY_SCALE)
 }
-fn check_log_argument(n: &Numeric) -> Result<()> {
+fn check_log_argument(n: &GroupedNumeric) -> Result<()> {
     match n.signum() {
         -1 => Err(log_error("cannot take logarithm of a negative number")),
         0 => Err(log_error("cannot take logarithm of zero")),
@@ -29,8 +29,8 @@ fn check_log_argument(n: &Numeric) -> Result<()> {
     }
 }
 
-impl Numeric {
-    fn mul_round(&self, other: &Numeric, scale: i32) -> Numeric {
+impl GroupedNumeric {
+    fn mul_round(&self, other: &GroupedNumeric, scale: i32) -> GroupedNumeric {
         let mut r = self.mul_exact(other);
         if r.dscale > scale {
             r.round_in_place(scale);
@@ -48,7 +48,7 @@ impl Numeric {
         if self.negative { -v } else { v }
     }
 
-    pub fn sqrt(&self) -> Result<Numeric> {
+    pub fn sqrt(&self) -> Result<GroupedNumeric> {
         if self.signum() < 0 {
             return Err(power_error("cannot take square root of a negative number"));
         }
@@ -60,21 +60,21 @@ impl Numeric {
         Ok(self.sqrt_scale(rscale))
     }
     /// The square root, rounded to `rscale` decimals.
-    pub(crate) fn sqrt_scale(&self, rscale: i32) -> Numeric {
+    pub(crate) fn sqrt_scale(&self, rscale: i32) -> GroupedNumeric {
         // One decimal more than asked decides the rounding, whatever follows it.
         let mut r = self.sqrt_groups(rscale.div_euclid(DEC_DIGITS) + 1);
         r.round_in_place(rscale);
         r
     }
     /// The square root, cut after `groups` groups behind the point (less than 0 are groups before it).
-    fn sqrt_groups(&self, groups: i32) -> Numeric {
+    fn sqrt_groups(&self, groups: i32) -> GroupedNumeric {
         let len = (self.weight + 1 + 2 * groups).max(0) as usize;
         let mut digits = self.digits[..len.min(self.digits.len())].to_vec();
         digits.resize(len, 0);
         let root_len = len.div_ceil(2);
         let digits = long::to_groups(&long::sqrt_floor(&long::to_limbs(&digits)), root_len);
         let weight = root_len as i32 - 1 - groups;
-        let mut r = Numeric {
+        let mut r = GroupedNumeric {
             kind: NumericKind::Finite,
             negative: false,
             weight,
@@ -85,9 +85,9 @@ impl Numeric {
         r
     }
 
-    pub fn exp(&self) -> Result<Numeric> {
+    pub fn exp(&self) -> Result<GroupedNumeric> {
         match self.kind {
-            NumericKind::NegInf => return Ok(Numeric::zero(0)),
+            NumericKind::NegInf => return Ok(GroupedNumeric::zero(0)),
             NumericKind::Finite => {}
             _ => return Ok(self.clone()),
         }
@@ -96,10 +96,10 @@ impl Numeric {
         let rscale = clamp_scale((MIN_SIG_DIGITS - val as i32).max(self.dscale));
         self.exp_scale(rscale)
     }
-    fn exp_scale(&self, rscale: i32) -> Result<Numeric> {
+    fn exp_scale(&self, rscale: i32) -> Result<GroupedNumeric> {
         let mut val = self.approx();
         if val.abs() >= f64::from(MAX_RESULT_SCALE * 3) {
-            return if val > 0.0 { Err(overflow()) } else { Ok(Numeric::zero(rscale)) };
+            return if val > 0.0 { Err(overflow()) } else { Ok(GroupedNumeric::zero(rscale)) };
         }
         let dweight = (val * LOG10_E) as i32;
         // The more digits are wanted, the more halvings pay: each costs a multiplication, and makes the series shorter.
@@ -112,15 +112,15 @@ impl Numeric {
         }
         let sig_digits = (1 + dweight + rscale + (f64::from(halvings) * LOG10_2) as i32).max(0) + 10;
         let mut scale = sig_digits + 2;
-        let two = Numeric::from(1i128 << halvings);
+        let two = GroupedNumeric::from(1i128 << halvings);
         let x = if halvings > 0 { self.div_scale(&two, scale + halvings, true) } else { self.clone() };
-        let mut sum = Numeric::one().add(&x);
+        let mut sum = GroupedNumeric::one().add(&x);
         let mut term = x.clone();
         let mut n = 1i64;
         loop {
             n += 1;
             work::step(term.digits.len() * x.digits.len().min(100))?;
-            term = term.mul_round(&x, scale + 8).div_scale(&Numeric::from(n), scale + 8, true);
+            term = term.mul_round(&x, scale + 8).div_scale(&GroupedNumeric::from(n), scale + 8, true);
             if term.is_zero() {
                 break;
             }
@@ -145,8 +145,8 @@ impl Numeric {
         if self.signum() <= 0 || self.digits.is_empty() {
             return 0;
         }
-        if *self >= Numeric::from_scaled(9, 1) && *self <= Numeric::from_scaled(11, 1) {
-            let x = self.sub(&Numeric::one());
+        if *self >= GroupedNumeric::from_scaled(9, 1) && *self <= GroupedNumeric::from_scaled(11, 1) {
+            let x = self.sub(&GroupedNumeric::one());
             return match x.digits.first() {
                 Some(d) => x.weight * DEC_DIGITS + f64::from(*d).log10() as i32,
                 None => 0,
@@ -161,7 +161,7 @@ impl Numeric {
         let ln = digits.ln() + f64::from(dweight) * std::f64::consts::LN_10;
         ln.abs().log10() as i32
     }
-    pub fn ln(&self) -> Result<Numeric> {
+    pub fn ln(&self) -> Result<GroupedNumeric> {
         if self.kind == NumericKind::NegInf {
             return Err(log_error("cannot take logarithm of a negative number"));
         }
@@ -172,14 +172,14 @@ impl Numeric {
         self.ln_scale(rscale)
     }
     /// ln through repeated square roots and the series of artanh.
-    fn ln_scale(&self, rscale: i32) -> Result<Numeric> {
+    fn ln_scale(&self, rscale: i32) -> Result<GroupedNumeric> {
         check_log_argument(self)?;
         let mut x = self.clone();
-        let mut factor = Numeric::from(2);
+        let mut factor = GroupedNumeric::from(2);
         let mut roots = 0;
         // Roots as precise as PostgreSQL's and no more: in results of many digits before the point, the last decimal
         // shows that.
-        while x <= Numeric::from_scaled(9, 1) || x >= Numeric::from_scaled(11, 1) {
+        while x <= GroupedNumeric::from_scaled(9, 1) || x >= GroupedNumeric::from_scaled(11, 1) {
             work::step(x.digits.len() * 100)?;
             x = x.sqrt_scale(rscale - x.weight * DEC_DIGITS / 2 + 8);
             factor = factor.add(&factor);
@@ -188,17 +188,17 @@ impl Numeric {
         // The more digits are wanted, the more roots pay: each brings the argument nearer to 1 and makes the series
         // shorter.
         let near = ((f64::from(rscale) / 13.0).sqrt() as i32).max(1);
-        let distance = Numeric::from_scaled(11, near + 1);
+        let distance = GroupedNumeric::from_scaled(11, near + 1);
         let most_roots = f64::from(roots) + f64::from(near) * LOG2_10;
         let scale = rscale + 14 + (most_roots / LOG2_10) as i32;
         let groups = scale / DEC_DIGITS + 2;
         x.digits.truncate(groups as usize);
-        while x.sub(&Numeric::one()).abs() >= distance {
+        while x.sub(&GroupedNumeric::one()).abs() >= distance {
             work::step(x.digits.len() * 100)?;
             x = x.sqrt_groups(groups);
             factor = factor.add(&factor);
         }
-        let one = Numeric::one();
+        let one = GroupedNumeric::one();
         let z = x.sub(&one).div_scale(&x.add(&one), scale, true);
         let z2 = z.mul_round(&z, scale);
         let mut sum = z.clone();
@@ -208,7 +208,7 @@ impl Numeric {
             n += 2;
             work::step(power.digits.len() * z2.digits.len().min(100))?;
             power = power.mul_round(&z2, scale);
-            let term = power.div_scale(&Numeric::from(n), scale, true);
+            let term = power.div_scale(&GroupedNumeric::from(n), scale, true);
             if term.is_zero() {
                 break;
             }
@@ -219,9 +219,9 @@ impl Numeric {
         r.checked()
     }
     /// Logarithm of `self` to `base`.
-    pub fn log(base: &Numeric, num: &Numeric) -> Result<Numeric> {
+    pub fn log(base: &GroupedNumeric, num: &GroupedNumeric) -> Result<GroupedNumeric> {
         if base.is_nan() || num.is_nan() {
-            return Ok(Numeric::nan());
+            return Ok(GroupedNumeric::nan());
         }
         if !base.is_finite() || !num.is_finite() {
             let (s1, s2) = (base.signum(), num.signum());
@@ -232,9 +232,9 @@ impl Numeric {
                 return Err(log_error("cannot take logarithm of zero"));
             }
             return Ok(match (base.kind, num.kind) {
-                (NumericKind::PosInf, NumericKind::PosInf) => Numeric::nan(),
-                (NumericKind::PosInf, _) => Numeric::zero(0),
-                _ => Numeric::infinity(),
+                (NumericKind::PosInf, NumericKind::PosInf) => GroupedNumeric::nan(),
+                (NumericKind::PosInf, _) => GroupedNumeric::zero(0),
+                _ => GroupedNumeric::infinity(),
             });
         }
         let base_dweight = base.estimate_ln_dweight();
@@ -249,7 +249,7 @@ impl Numeric {
         ln_num.div_scale(&ln_base, rscale, true).checked()
     }
 
-    pub fn power(&self, exp: &Numeric) -> Result<Numeric> {
+    pub fn power(&self, exp: &GroupedNumeric) -> Result<GroupedNumeric> {
         if !self.is_finite() || !exp.is_finite() {
             return self.power_special(exp);
         }
@@ -262,7 +262,7 @@ impl Numeric {
             return self.power_int(e, exp.dscale)?.checked();
         }
         if self.is_zero() {
-            return Ok(Numeric::zero(MIN_SIG_DIGITS));
+            return Ok(GroupedNumeric::zero(MIN_SIG_DIGITS));
         }
         let mut negative = false;
         if self.negative {
@@ -276,7 +276,7 @@ impl Numeric {
         let rough_scale = (8 - ln_dweight).max(0);
         let val = base.ln_scale(rough_scale)?.mul_round(exp, rough_scale).approx();
         if val.abs() > f64::from(MAX_RESULT_SCALE) * 3.01 {
-            return if val > 0.0 { Err(overflow()) } else { Ok(Numeric::zero(MAX_DISPLAY_SCALE)) };
+            return if val > 0.0 { Err(overflow()) } else { Ok(GroupedNumeric::zero(MAX_DISPLAY_SCALE)) };
         }
         let dweight = (val * LOG10_E) as i32;
         let rscale = clamp_scale((MIN_SIG_DIGITS - dweight).max(self.dscale).max(exp.dscale));
@@ -287,13 +287,13 @@ impl Numeric {
         r.negative = negative && !r.digits.is_empty();
         r.checked()
     }
-    fn power_special(&self, exp: &Numeric) -> Result<Numeric> {
-        let one = Numeric::one();
+    fn power_special(&self, exp: &GroupedNumeric) -> Result<GroupedNumeric> {
+        let one = GroupedNumeric::one();
         if self.is_nan() {
-            return Ok(if exp.is_zero() { one } else { Numeric::nan() });
+            return Ok(if exp.is_zero() { one } else { GroupedNumeric::nan() });
         }
         if exp.is_nan() {
-            return Ok(if *self == one { one } else { Numeric::nan() });
+            return Ok(if *self == one { one } else { GroupedNumeric::nan() });
         }
         let (s1, s2) = (self.signum(), exp.signum());
         if s1 == 0 && s2 < 0 {
@@ -306,24 +306,24 @@ impl Numeric {
             return Ok(one);
         }
         if s1 == 0 {
-            return Ok(Numeric::zero(0));
+            return Ok(GroupedNumeric::zero(0));
         }
         if exp.is_inf() {
             if *self == one.neg() {
                 return Ok(one);
             }
             let large = self.is_inf() || self.abs() > one;
-            return Ok(if large == (s2 > 0) { Numeric::infinity() } else { Numeric::zero(0) });
+            return Ok(if large == (s2 > 0) { GroupedNumeric::infinity() } else { GroupedNumeric::zero(0) });
         }
         if s2 < 0 {
-            return Ok(Numeric::zero(0));
+            return Ok(GroupedNumeric::zero(0));
         }
         if self.kind == NumericKind::NegInf && exp.digit_at(0) & 1 == 1 {
-            return Ok(Numeric::neg_infinity());
+            return Ok(GroupedNumeric::neg_infinity());
         }
-        Ok(Numeric::infinity())
+        Ok(GroupedNumeric::infinity())
     }
-    fn power_int(&self, exp: i32, exp_dscale: i32) -> Result<Numeric> {
+    fn power_int(&self, exp: i32, exp_dscale: i32) -> Result<GroupedNumeric> {
         let mut f = 0.0;
         if !self.digits.is_empty() {
             let mut m = 0.0;
@@ -338,12 +338,12 @@ impl Numeric {
             return Err(overflow());
         }
         if f + 1.0 < f64::from(-MAX_DISPLAY_SCALE) {
-            return Ok(Numeric::zero(MAX_DISPLAY_SCALE));
+            return Ok(GroupedNumeric::zero(MAX_DISPLAY_SCALE));
         }
         let rscale = clamp_scale((MIN_SIG_DIGITS - f as i32).max(self.dscale).max(exp_dscale));
         match exp {
             0 => {
-                let mut one = Numeric::one();
+                let mut one = GroupedNumeric::one();
                 one.dscale = rscale;
                 return Ok(one);
             }
@@ -352,18 +352,18 @@ impl Numeric {
                 if self.is_zero() {
                     return Err(div_by_zero());
                 }
-                return Ok(Numeric::one().div_scale(self, rscale, true));
+                return Ok(GroupedNumeric::one().div_scale(self, rscale, true));
             }
             2 => return Ok(self.mul_round(self, rscale)),
             _ => {}
         }
         if self.is_zero() {
-            return if exp < 0 { Err(div_by_zero()) } else { Ok(Numeric::zero(rscale)) };
+            return if exp < 0 { Err(div_by_zero()) } else { Ok(GroupedNumeric::zero(rscale)) };
         }
         let sig_digits = 1 + rscale + f as i32 + f64::from(exp).abs().ln() as i32 + 8;
         let mut mask = exp.unsigned_abs();
         let mut base = self.clone();
-        let mut r = if mask & 1 == 1 { self.clone() } else { Numeric::one() };
+        let mut r = if mask & 1 == 1 { self.clone() } else { GroupedNumeric::one() };
         loop {
             mask >>= 1;
             if mask == 0 {
@@ -382,21 +382,21 @@ impl Numeric {
                 if exp > 0 {
                     return Err(overflow());
                 }
-                return Ok(Numeric::zero(rscale));
+                return Ok(GroupedNumeric::zero(rscale));
             }
         }
         if exp < 0 {
             if r.is_zero() {
                 return Err(overflow());
             }
-            return Ok(Numeric::one().div_scale(&r, rscale, true));
+            return Ok(GroupedNumeric::one().div_scale(&r, rscale, true));
         }
         Ok(r.round_to(rscale))
     }
 
-    pub(crate) fn gcd(&self, other: &Numeric) -> Result<Numeric> {
+    pub(crate) fn gcd(&self, other: &GroupedNumeric) -> Result<GroupedNumeric> {
         if !self.is_finite() || !other.is_finite() {
-            return Ok(Numeric::nan());
+            return Ok(GroupedNumeric::nan());
         }
         let dscale = self.dscale.max(other.dscale);
         let mut r = if self.is_zero() {
@@ -405,28 +405,28 @@ impl Numeric {
             self.abs()
         } else {
             // Both as integers, counted in the lowest group of either.
-            let behind = |n: &Numeric| n.digits.len() as i32 - 1 - n.weight;
+            let behind = |n: &GroupedNumeric| n.digits.len() as i32 - 1 - n.weight;
             let lowest = behind(self).max(behind(other));
-            let integer = |n: &Numeric| {
+            let integer = |n: &GroupedNumeric| {
                 let mut digits = n.digits.clone();
                 digits.resize(digits.len() + (lowest - behind(n)) as usize, 0);
                 digits
             };
             let digits = long::gcd_groups(&integer(self), &integer(other))?;
             let weight = digits.len() as i32 - 1 - lowest;
-            Numeric { kind: NumericKind::Finite, negative: false, weight, dscale, digits }
+            GroupedNumeric { kind: NumericKind::Finite, negative: false, weight, dscale, digits }
         };
         r.strip();
         r.dscale = dscale;
         Ok(r)
     }
-    pub(crate) fn lcm(&self, other: &Numeric) -> Result<Numeric> {
+    pub(crate) fn lcm(&self, other: &GroupedNumeric) -> Result<GroupedNumeric> {
         if !self.is_finite() || !other.is_finite() {
-            return Ok(Numeric::nan());
+            return Ok(GroupedNumeric::nan());
         }
         let dscale = self.dscale.max(other.dscale);
         if self.is_zero() || other.is_zero() {
-            return Ok(Numeric::zero(dscale));
+            return Ok(GroupedNumeric::zero(dscale));
         }
         let gcd = self.gcd(other)?;
         let mut r = self.abs().div_scale(&gcd, 0, true).mul_exact(&other.abs());
@@ -435,7 +435,7 @@ impl Numeric {
     }
 }
 
-pub(crate) fn factorial(n: i64) -> Result<Numeric> {
+pub(crate) fn factorial(n: i64) -> Result<GroupedNumeric> {
     if n < 0 {
         return Err(Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "factorial of a negative number is undefined"));
     }
@@ -446,15 +446,20 @@ pub(crate) fn factorial(n: i64) -> Result<Numeric> {
 }
 
 /// `low * … * high`, by halves: a few long multiplications instead of many by short numbers.
-fn product(low: i64, high: i64) -> Numeric {
+fn product(low: i64, high: i64) -> GroupedNumeric {
     if high - low < 4 {
-        return (low.max(1)..=high).fold(Numeric::one(), |p, i| p.mul_exact(&Numeric::from(i)));
+        return (low.max(1)..=high).fold(GroupedNumeric::one(), |p, i| p.mul_exact(&GroupedNumeric::from(i)));
     }
     let middle = low + (high - low) / 2;
     product(low, middle).mul_exact(&product(middle + 1, high))
 }
 
-pub(crate) fn width_bucket(operand: &Numeric, low: &Numeric, high: &Numeric, count: i32) -> Result<i32> {
+pub(crate) fn width_bucket(
+    operand: &GroupedNumeric,
+    low: &GroupedNumeric,
+    high: &GroupedNumeric,
+    count: i32,
+) -> Result<i32> {
     let bad = |m: &str| Error::new(sqlstate::INVALID_ARGUMENT_FOR_WIDTH_BUCKET_FUNCTION, m.to_string());
     if count <= 0 {
         return Err(bad("count must be greater than zero"));
@@ -479,7 +484,7 @@ pub(crate) fn width_bucket(operand: &Numeric, low: &Numeric, high: &Numeric, cou
     if above {
         return count.checked_add(1).ok_or_else(too_big);
     }
-    let offset = operand.sub(low).abs().mul_exact(&Numeric::from(count));
+    let offset = operand.sub(low).abs().mul_exact(&GroupedNumeric::from(count));
     let q = offset.div_trunc(&high.sub(low).abs())?;
     let q = q.to_i64().unwrap_or(i64::MAX).min(i64::from(count) - 1);
     i32::try_from(q + 1).map_err(|_| too_big())
@@ -491,7 +496,7 @@ mod tests {
 
     #[test]
     fn factorials() {
-        let one_by_one = |n: i64| (2..=n).fold(Numeric::one(), |p, i| p.mul_exact(&Numeric::from(i)));
+        let one_by_one = |n: i64| (2..=n).fold(GroupedNumeric::one(), |p, i| p.mul_exact(&GroupedNumeric::from(i)));
         for n in [0, 1, 2, 5, 6, 25, 100, 1001] {
             assert!(
                 factorial(n).is_ok_and(|f| f.digits == one_by_one(n).digits && f.weight == one_by_one(n).weight),

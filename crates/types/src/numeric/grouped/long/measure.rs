@@ -2,7 +2,7 @@
 //! `cargo test --release -p kilndb-types --lib numeric::long::measure -- --ignored --nocapture --test-threads 1`.
 
 use super::super::arith::{long_division, schoolbook_product};
-use super::super::{Numeric, factorial};
+use super::super::{GroupedNumeric, factorial};
 use super::tests::Random;
 use super::*;
 use std::hint::black_box;
@@ -36,8 +36,8 @@ fn number(digits: usize) -> String {
     let mut random = Random(digits as u64);
     std::iter::once('7').chain((1..digits).map(|_| char::from(b'0' + random.below(10) as u8))).collect()
 }
-fn parsed(text: &str) -> Numeric {
-    Numeric::parse(text).unwrap()
+fn parsed(text: &str) -> GroupedNumeric {
+    GroupedNumeric::parse(text).unwrap()
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn longest() {
     show("131000 digits / 1000", || a.div(&parsed(&number(1000))).unwrap());
     show("131000 digits / 130000", || a.div(&parsed(&number(130_000))).unwrap());
     show("131000 digits % 65000", || a.rem(&b).unwrap());
-    let power = |n: i64| Numeric::from(10i64).power(&Numeric::from(n)).unwrap();
-    let (c, d) = (power(131_000).sub(&Numeric::one()), power(65_000).sub(&Numeric::one()));
+    let power = |n: i64| GroupedNumeric::from(10i64).power(&GroupedNumeric::from(n)).unwrap();
+    let (c, d) = (power(131_000).sub(&GroupedNumeric::one()), power(65_000).sub(&GroupedNumeric::one()));
     show("(10^131000 - 1) / (10^65000 - 1)", || c.div(&d).unwrap());
     let full = parsed(&format!("{}.{}", number(131_072), number(16_383)));
     show("147455 digits * 147455", || full.mul(&full.clone()));
@@ -90,14 +90,14 @@ fn longest() {
     show("sqrt of 147455 digits", || full.sqrt().unwrap());
     show("ln of 147455 digits", || full.ln().unwrap());
     show("ln of 16383 decimals near 0", || parsed(&format!("0.{}1", "0".repeat(16_000))).ln().unwrap());
-    show("log of 147455 digits", || Numeric::log(&Numeric::from(10i64), &full).unwrap());
+    show("log of 147455 digits", || GroupedNumeric::log(&GroupedNumeric::from(10i64), &full).unwrap());
     show("exp of 5999 and 16000 decimals", || parsed(&format!("5999.{}", number(16_000))).exp().unwrap());
     show("exp of -5999", || parsed(&format!("-5999.{}", number(1000))).exp().unwrap());
     show("power of 1000 decimals", || {
         parsed(&format!("7.{}", number(1000))).power(&parsed(&format!("2000.{}", number(1000)))).unwrap()
     });
-    show("2 ^ 435000", || Numeric::from(2i64).power(&Numeric::from(435_000i64)).unwrap());
-    show("1.000001 ^ 2147483647", || parsed("1.000001").power(&Numeric::from(2_147_483_647i64)).unwrap());
+    show("2 ^ 435000", || GroupedNumeric::from(2i64).power(&GroupedNumeric::from(435_000i64)).unwrap());
+    show("1.000001 ^ 2147483647", || parsed("1.000001").power(&GroupedNumeric::from(2_147_483_647i64)).unwrap());
     show("gcd of 100000 digits", || parsed(&number(100_000)).gcd(&parsed(&number(99_999))).unwrap());
     show("gcd of 147455 digits", || full.gcd(&parsed(&format!("{}.5", number(131_071)))).unwrap());
     show("lcm of 60000 digits", || parsed(&number(60_000)).lcm(&parsed(&number(59_999))).unwrap());

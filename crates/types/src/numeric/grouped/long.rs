@@ -1,4 +1,4 @@
-//! Natural numbers of any length for what schoolbook methods on `Numeric`'s digits would take too long for.
+//! Natural numbers of any length for what schoolbook methods on `GroupedNumeric`'s digits would take too long for.
 //!
 //! Invariants
 //! 1. A natural number is a slice or vector of limbs in base 10^6, the least significant first. Leading zero limbs are
@@ -6,7 +6,7 @@
 //! 2. Every function is exact: quotients and roots are rounded down, nothing is an approximation.
 //! 3. No function takes more than O(n · log² n) steps for n limbs, but `euclid`, which is quadratic.
 //!
-//! This module must not know `Numeric`'s signs, weights and scales: it gets groups of four decimals, the most
+//! This module must not know `GroupedNumeric`'s signs, weights and scales: it gets groups of four decimals, the most
 //! significant first, that are read as one integer.
 
 mod divide;

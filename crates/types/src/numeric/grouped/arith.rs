@@ -2,20 +2,20 @@
 
 use super::*;
 
-impl Numeric {
-    pub fn add(&self, other: &Numeric) -> Numeric {
+impl GroupedNumeric {
+    pub fn add(&self, other: &GroupedNumeric) -> GroupedNumeric {
         self.add_signed(other, false)
     }
-    pub fn sub(&self, other: &Numeric) -> Numeric {
+    pub fn sub(&self, other: &GroupedNumeric) -> GroupedNumeric {
         self.add_signed(other, true)
     }
-    fn add_signed(&self, other: &Numeric, minus: bool) -> Numeric {
+    fn add_signed(&self, other: &GroupedNumeric, minus: bool) -> GroupedNumeric {
         if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             let other = if minus { other.neg() } else { other.clone() };
             return match (self.kind, other.kind) {
-                (NumericKind::NaN, _) | (_, NumericKind::NaN) => Numeric::nan(),
+                (NumericKind::NaN, _) | (_, NumericKind::NaN) => GroupedNumeric::nan(),
                 (NumericKind::PosInf, NumericKind::NegInf) | (NumericKind::NegInf, NumericKind::PosInf) => {
-                    Numeric::nan()
+                    GroupedNumeric::nan()
                 }
                 (NumericKind::Finite, _) => other,
                 _ => self.clone(),
@@ -29,7 +29,7 @@ impl Numeric {
             r
         } else {
             match self.cmp_abs(other) {
-                Ordering::Equal => Numeric::zero(dscale),
+                Ordering::Equal => GroupedNumeric::zero(dscale),
                 Ordering::Greater => {
                     let mut r = sub_abs(self, other);
                     r.negative = self.negative;
@@ -48,12 +48,16 @@ impl Numeric {
     }
 
     /// The product; rounded when its scale passes what can be stored.
-    pub(crate) fn mul(&self, other: &Numeric) -> Numeric {
+    pub(crate) fn mul(&self, other: &GroupedNumeric) -> GroupedNumeric {
         if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             if self.is_nan() || other.is_nan() || self.signum() * other.signum() == 0 {
-                return Numeric::nan();
+                return GroupedNumeric::nan();
             }
-            return if self.signum() == other.signum() { Numeric::infinity() } else { Numeric::neg_infinity() };
+            return if self.signum() == other.signum() {
+                GroupedNumeric::infinity()
+            } else {
+                GroupedNumeric::neg_infinity()
+            };
         }
         let mut r = self.mul_exact(other);
         if r.dscale > MAX_STORED_SCALE {
@@ -61,10 +65,10 @@ impl Numeric {
         }
         r
     }
-    pub(crate) fn mul_exact(&self, other: &Numeric) -> Numeric {
+    pub(crate) fn mul_exact(&self, other: &GroupedNumeric) -> GroupedNumeric {
         let dscale = self.dscale + other.dscale;
         if self.digits.is_empty() || other.digits.is_empty() {
-            return Numeric::zero(dscale);
+            return GroupedNumeric::zero(dscale);
         }
         let short = self.digits.len().min(other.digits.len());
         let digits = if short < long::MUL_THRESHOLD_GROUPS {
@@ -72,7 +76,7 @@ impl Numeric {
         } else {
             long::mul_groups(&self.digits, &other.digits)
         };
-        let mut r = Numeric {
+        let mut r = GroupedNumeric {
             kind: NumericKind::Finite,
             negative: self.negative != other.negative,
             weight: self.weight + other.weight + 1,
@@ -83,18 +87,12 @@ impl Numeric {
         r
     }
 
-    /// The scale of a quotient: at least 16 significant digits, and no less than either input shows.
-    pub(crate) fn select_div_scale(&self, other: &Numeric) -> i32 {
-        let first = |n: &Numeric| n.digits.first().map_or((0, 0), |d| (n.weight, i32::from(*d)));
-        let (w1, d1) = first(self);
-        let (w2, d2) = first(other);
-        let mut qweight = w1 - w2;
-        if d1 <= d2 {
-            qweight -= 1;
-        }
-        (MIN_SIG_DIGITS - qweight * DEC_DIGITS).max(self.dscale).max(other.dscale).clamp(0, MAX_DISPLAY_SCALE)
+    /// See [`quotient_scale`].
+    fn select_div_scale(&self, other: &GroupedNumeric) -> i32 {
+        let first = |n: &GroupedNumeric| n.digits.first().map_or((0, 0), |d| (n.weight, i32::from(*d)));
+        quotient_scale(first(self), first(other), self.dscale.max(other.dscale))
     }
-    pub(crate) fn div(&self, other: &Numeric) -> Result<Numeric> {
+    pub(crate) fn div(&self, other: &GroupedNumeric) -> Result<GroupedNumeric> {
         if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             return self.div_special(other);
         }
@@ -103,24 +101,24 @@ impl Numeric {
         }
         self.div_scale(other, self.select_div_scale(other), true).checked()
     }
-    fn div_special(&self, other: &Numeric) -> Result<Numeric> {
+    fn div_special(&self, other: &GroupedNumeric) -> Result<GroupedNumeric> {
         if self.is_nan() || other.is_nan() {
-            return Ok(Numeric::nan());
+            return Ok(GroupedNumeric::nan());
         }
         if self.is_inf() {
             if other.is_inf() {
-                return Ok(Numeric::nan());
+                return Ok(GroupedNumeric::nan());
             }
             return match other.signum() {
                 0 => Err(div_by_zero()),
-                s if s == self.signum() => Ok(Numeric::infinity()),
-                _ => Ok(Numeric::neg_infinity()),
+                s if s == self.signum() => Ok(GroupedNumeric::infinity()),
+                _ => Ok(GroupedNumeric::neg_infinity()),
             };
         }
-        Ok(Numeric::zero(0))
+        Ok(GroupedNumeric::zero(0))
     }
     /// Truncating integer quotient, `div(a, b)`.
-    pub(crate) fn div_trunc(&self, other: &Numeric) -> Result<Numeric> {
+    pub(crate) fn div_trunc(&self, other: &GroupedNumeric) -> Result<GroupedNumeric> {
         if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             return self.div_special(other);
         }
@@ -129,12 +127,12 @@ impl Numeric {
         }
         Ok(self.div_scale(other, 0, false))
     }
-    pub(crate) fn rem(&self, other: &Numeric) -> Result<Numeric> {
+    pub(crate) fn rem(&self, other: &GroupedNumeric) -> Result<GroupedNumeric> {
         if self.is_nan() || other.is_nan() {
-            return Ok(Numeric::nan());
+            return Ok(GroupedNumeric::nan());
         }
         if self.is_inf() {
-            return if other.is_zero() { Err(div_by_zero()) } else { Ok(Numeric::nan()) };
+            return if other.is_zero() { Err(div_by_zero()) } else { Ok(GroupedNumeric::nan()) };
         }
         if other.is_inf() {
             return Ok(self.clone());
@@ -149,9 +147,9 @@ impl Numeric {
     }
 
     /// Quotient of finite values with `scale` decimals, rounded or truncated. The divisor is not zero.
-    pub(crate) fn div_scale(&self, other: &Numeric, scale: i32, round: bool) -> Numeric {
+    pub(crate) fn div_scale(&self, other: &GroupedNumeric, scale: i32, round: bool) -> GroupedNumeric {
         if self.digits.is_empty() {
-            return Numeric::zero(scale.max(0));
+            return GroupedNumeric::zero(scale.max(0));
         }
         // One decimal more than asked decides the rounding (half up needs no sticky digit).
         let want = scale + 1;
@@ -159,7 +157,7 @@ impl Numeric {
         let top = self.weight - other.weight;
         let qdigits = top + 1 + frac_groups;
         if qdigits <= 0 {
-            return Numeric::zero(scale.max(0));
+            return GroupedNumeric::zero(scale.max(0));
         }
         let qdigits = qdigits as usize;
         let digits = if qdigits.min(other.digits.len()) < long::DIV_THRESHOLD_GROUPS {
@@ -167,7 +165,7 @@ impl Numeric {
         } else {
             long::div_groups(&self.digits, &other.digits, qdigits)
         };
-        let mut r = Numeric {
+        let mut r = GroupedNumeric {
             kind: NumericKind::Finite,
             negative: self.negative != other.negative,
             weight: top,
@@ -184,7 +182,15 @@ impl Numeric {
     }
 }
 
-fn add_abs(a: &Numeric, b: &Numeric) -> Numeric {
+/// The scale of a quotient of numbers, of which weights and first digits are given: at least 16 significant digits, and no
+/// less than `shown`.
+pub(in crate::numeric) fn quotient_scale(dividend: (i32, i32), divisor: (i32, i32), shown: i32) -> i32 {
+    let smaller = i32::from(dividend.1 <= divisor.1);
+    let weight = dividend.0 - divisor.0 - smaller;
+    (MIN_SIG_DIGITS - weight * DEC_DIGITS).max(shown).clamp(0, MAX_DISPLAY_SCALE)
+}
+
+fn add_abs(a: &GroupedNumeric, b: &GroupedNumeric) -> GroupedNumeric {
     let (low, high) = span(a, b);
     let mut digits = vec![0i16; (high - low + 2) as usize];
     let mut carry = 0;
@@ -195,10 +201,10 @@ fn add_abs(a: &Numeric, b: &Numeric) -> Numeric {
         digits[at] = (v - carry * BASE) as i16;
     }
     digits[0] = carry as i16;
-    Numeric { kind: NumericKind::Finite, negative: false, weight: high + 1, dscale: 0, digits }
+    GroupedNumeric { kind: NumericKind::Finite, negative: false, weight: high + 1, dscale: 0, digits }
 }
 /// |a| − |b|, |a| ≥ |b|.
-fn sub_abs(a: &Numeric, b: &Numeric) -> Numeric {
+fn sub_abs(a: &GroupedNumeric, b: &GroupedNumeric) -> GroupedNumeric {
     let (low, high) = span(a, b);
     let mut digits = vec![0i16; (high - low + 1) as usize];
     let mut borrow = 0;
@@ -208,11 +214,11 @@ fn sub_abs(a: &Numeric, b: &Numeric) -> Numeric {
         let at = digits.len() - 1 - i;
         digits[at] = (v + borrow * BASE) as i16;
     }
-    Numeric { kind: NumericKind::Finite, negative: false, weight: high, dscale: 0, digits }
+    GroupedNumeric { kind: NumericKind::Finite, negative: false, weight: high, dscale: 0, digits }
 }
 /// Lowest and highest digit weight of two values (at least one digit).
-fn span(a: &Numeric, b: &Numeric) -> (i32, i32) {
-    let low = |n: &Numeric| n.weight - n.digits.len() as i32 + 1;
+fn span(a: &GroupedNumeric, b: &GroupedNumeric) -> (i32, i32) {
+    let low = |n: &GroupedNumeric| n.weight - n.digits.len() as i32 + 1;
     match (a.digits.is_empty(), b.digits.is_empty()) {
         (true, true) => (0, 0),
         (true, false) => (low(b), b.weight),

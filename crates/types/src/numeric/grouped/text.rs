@@ -9,9 +9,9 @@ fn syntax(text: &str) -> Error {
     Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type numeric: \"{text}\""))
 }
 
-impl Numeric {
+impl GroupedNumeric {
     /// Text input: optional sign, digits with underscores, exponent, 0x/0o/0b integers, NaN, infinities.
-    pub fn parse(text: &str) -> Result<Numeric> {
+    pub fn parse(text: &str) -> Result<GroupedNumeric> {
         let t = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
         let (negative, body) = match t.as_bytes().first() {
             Some(b'-') => (true, &t[1..]),
@@ -21,10 +21,10 @@ impl Numeric {
         let first = body.bytes().next().ok_or_else(|| syntax(text))?;
         if first.is_ascii_alphabetic() {
             if t.eq_ignore_ascii_case("nan") {
-                return Ok(Numeric::nan());
+                return Ok(GroupedNumeric::nan());
             }
             if body.eq_ignore_ascii_case("infinity") || body.eq_ignore_ascii_case("inf") {
-                return Ok(if negative { Numeric::neg_infinity() } else { Numeric::infinity() });
+                return Ok(if negative { GroupedNumeric::neg_infinity() } else { GroupedNumeric::infinity() });
             }
             return Err(syntax(text));
         }
@@ -46,7 +46,7 @@ impl Numeric {
     /// Scientific form, as to_char's EEEE needs it: mantissa digits after the point, exponent.
     pub(crate) fn to_scientific(&self, decimals: i32) -> (String, i32) {
         if self.is_zero() {
-            return (Numeric::zero(decimals).to_string(), 0);
+            return (GroupedNumeric::zero(decimals).to_string(), 0);
         }
         let mut exponent = self.decimal_weight();
         let mut m = self.scale_by_power_of_ten(-exponent).round_to(decimals);
@@ -75,7 +75,7 @@ impl Numeric {
             out.extend_from_slice(&d.to_be_bytes());
         }
     }
-    pub fn receive(bytes: &[u8]) -> Result<Numeric> {
+    pub fn receive(bytes: &[u8]) -> Result<GroupedNumeric> {
         let bad = |what: &str| Error::new(sqlstate::INVALID_BINARY_REPRESENTATION, what.to_string());
         let word = |i: usize| bytes.get(i * 2..i * 2 + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
         let short = || Error::new(sqlstate::PROTOCOL_VIOLATION, "insufficient data left in message");
@@ -84,9 +84,9 @@ impl Numeric {
         let sign = word(2).ok_or_else(short)?;
         let dscale = word(3).ok_or_else(short)?;
         match sign {
-            0xC000 => return Ok(Numeric::nan()),
-            0xD000 => return Ok(Numeric::infinity()),
-            0xF000 => return Ok(Numeric::neg_infinity()),
+            0xC000 => return Ok(GroupedNumeric::nan()),
+            0xD000 => return Ok(GroupedNumeric::infinity()),
+            0xF000 => return Ok(GroupedNumeric::neg_infinity()),
             0 | 0x4000 => {}
             _ => return Err(bad("invalid sign in external \"numeric\" value")),
         }
@@ -104,14 +104,19 @@ impl Numeric {
         if bytes.len() != 8 + 2 * count {
             return Err(bad("incorrect binary data format"));
         }
-        let mut n =
-            Numeric { kind: NumericKind::Finite, negative: sign == 0x4000, weight, dscale: i32::from(dscale), digits };
+        let mut n = GroupedNumeric {
+            kind: NumericKind::Finite,
+            negative: sign == 0x4000,
+            weight,
+            dscale: i32::from(dscale),
+            digits,
+        };
         n.strip();
         Ok(n.trunc_to(i32::from(dscale)))
     }
 }
 
-fn parse_radix(digits: &[u8], radix: u32, negative: bool) -> Option<Result<Numeric>> {
+fn parse_radix(digits: &[u8], radix: u32, negative: bool) -> Option<Result<GroupedNumeric>> {
     let mut values = Vec::with_capacity(digits.len());
     let mut last_digit = true;
     for (i, &b) in digits.iter().enumerate() {
@@ -140,15 +145,15 @@ fn parse_radix(digits: &[u8], radix: u32, negative: bool) -> Option<Result<Numer
     Some(n.checked())
 }
 /// The value of digits in a base of at most 16: pieces that fit a word, then neighbours joined until one is left.
-fn from_radix(values: &[u8], radix: u32) -> Numeric {
+fn from_radix(values: &[u8], radix: u32) -> GroupedNumeric {
     const PIECE: usize = 15;
-    let mut level: Vec<Numeric> = values
+    let mut level: Vec<GroupedNumeric> = values
         .rchunks(PIECE)
-        .map(|piece| Numeric::from(piece.iter().fold(0i64, |v, d| v * i64::from(radix) + i64::from(*d))))
+        .map(|piece| GroupedNumeric::from(piece.iter().fold(0i64, |v, d| v * i64::from(radix) + i64::from(*d))))
         .collect();
-    let mut base = Numeric::from(i64::from(radix).pow(PIECE as u32));
+    let mut base = GroupedNumeric::from(i64::from(radix).pow(PIECE as u32));
     while level.len() > 1 {
-        let join = |two: &[Numeric]| match two {
+        let join = |two: &[GroupedNumeric]| match two {
             [low, high] => high.mul_exact(&base).add(low),
             _ => two[0].clone(),
         };
@@ -157,10 +162,10 @@ fn from_radix(values: &[u8], radix: u32) -> Numeric {
             base = base.mul_exact(&base);
         }
     }
-    level.pop().unwrap_or_else(|| Numeric::zero(0))
+    level.pop().unwrap_or_else(|| GroupedNumeric::zero(0))
 }
 
-fn parse_decimal(bytes: &[u8], negative: bool, text: &str) -> Result<Numeric> {
+fn parse_decimal(bytes: &[u8], negative: bool, text: &str) -> Result<GroupedNumeric> {
     let bad = || syntax(text);
     let mut decimals: Vec<u8> = Vec::with_capacity(bytes.len());
     let mut point: Option<usize> = None;
@@ -227,7 +232,7 @@ fn parse_exponent(b: &[u8]) -> Option<i64> {
     Some(if neg { -v } else { v })
 }
 /// `decimals` with the point after `int_digits` of them (which may lie outside).
-fn from_decimals(decimals: &[u8], int_digits: i64, dscale: i64, negative: bool) -> Result<Numeric> {
+fn from_decimals(decimals: &[u8], int_digits: i64, dscale: i64, negative: bool) -> Result<GroupedNumeric> {
     let weight = (int_digits + 3).div_euclid(4) - 1;
     // Zeros in front that complete the first group.
     let pad = (weight + 1) * 4 - int_digits;
@@ -251,7 +256,7 @@ fn from_decimals(decimals: &[u8], int_digits: i64, dscale: i64, negative: bool) 
         }
         digits.push(group);
     }
-    let mut n = Numeric { kind: NumericKind::Finite, negative, weight: weight as i32, dscale: 0, digits };
+    let mut n = GroupedNumeric { kind: NumericKind::Finite, negative, weight: weight as i32, dscale: 0, digits };
     n.strip();
     if dscale > i64::from(MAX_STORED_SCALE) || n.weight > MAX_WEIGHT {
         return Err(overflow());
@@ -260,7 +265,7 @@ fn from_decimals(decimals: &[u8], int_digits: i64, dscale: i64, negative: bool) 
     Ok(n)
 }
 
-impl fmt::Display for Numeric {
+impl fmt::Display for GroupedNumeric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             NumericKind::NaN => return f.write_str("NaN"),
@@ -311,8 +316,8 @@ mod tests {
     #[test]
     fn long_numbers_give_way() {
         for text in ["1".repeat(1_000_000), "0".repeat(1_000_000)] {
-            asks(worth(4 * text.len()), |_| Numeric::parse(&text));
+            asks(worth(4 * text.len()), |_| GroupedNumeric::parse(&text));
         }
-        asks(worth(2_000_000), |_| Numeric::parse(&format!("{}x", "1".repeat(1_000_000))));
+        asks(worth(2_000_000), |_| GroupedNumeric::parse(&format!("{}x", "1".repeat(1_000_000))));
     }
 }

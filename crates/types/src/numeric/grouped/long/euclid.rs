@@ -4,7 +4,7 @@
 //! Invariant: the gcd of both numbers never changes.
 //!
 //! The method is quadratic, with a small factor: each pass over the numbers makes both about 7 decimals shorter.
-//! This module must not know `Numeric`.
+//! This module must not know `GroupedNumeric`.
 
 use super::{divide, to_groups, to_limbs};
 use kilndb_base::Result;

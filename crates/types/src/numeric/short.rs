@@ -1,0 +1,267 @@
+//! Numbers of 64 bits with a decimal point in them: what nearly all numerics are, computed without an allocation.
+//!
+//! Each function returns None where the result is no short number, or would take more than is worth doing here: then the
+//! caller computes with groups of digits.
+//!
+//! Must not know: NaN, infinities, and what a long result looks like.
+
+use std::cmp::Ordering;
+use std::num::NonZeroU8;
+
+/// The most decimals of a short number.
+pub(super) const DECIMALS_MAX: i32 = 18;
+/// The most groups of four decimals in one.
+pub(super) const GROUPS_MAX: usize = 6;
+
+const POWERS: [i64; DECIMALS_MAX as usize + 1] = {
+    let mut powers = [1; DECIMALS_MAX as usize + 1];
+    let mut at = 1;
+    while at < powers.len() {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
+
+fn power(exponent: i32) -> Option<i64> {
+    POWERS.get(usize::try_from(exponent).ok()?).copied()
+}
+
+/// `value / 10^decimals`, shown with that many decimals. `value` is not `i64::MIN`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShortNumeric {
+    value: i64,
+    /// One more than the decimals, so that there is a value to tell [`super::Numeric`]'s forms apart by.
+    above_decimals: NonZeroU8,
+}
+
+/// The base-10000 digits of a short number, which take no memory of their own.
+#[derive(Clone, Copy)]
+pub(super) struct ShortGroups {
+    pub weight: i32,
+    groups: [i16; GROUPS_MAX],
+    from: u8,
+    to: u8,
+}
+impl ShortGroups {
+    pub fn groups(&self) -> &[i16] {
+        &self.groups[usize::from(self.from)..usize::from(self.to)]
+    }
+}
+
+impl ShortNumeric {
+    /// `decimals` is at most [`DECIMALS_MAX`], and `value` not `i64::MIN`.
+    pub(super) const fn at(value: i64, decimals: u8) -> ShortNumeric {
+        ShortNumeric { value, above_decimals: NonZeroU8::MIN.saturating_add(decimals) }
+    }
+    #[inline]
+    pub fn value(self) -> i64 {
+        self.value
+    }
+    #[inline]
+    pub fn decimals(self) -> u8 {
+        self.above_decimals.get() - 1
+    }
+    pub(super) fn new(value: i128, decimals: i32) -> Option<ShortNumeric> {
+        if !(0..=DECIMALS_MAX).contains(&decimals) {
+            return None;
+        }
+        let value = i64::try_from(value).ok().filter(|value| *value != i64::MIN)?;
+        Some(ShortNumeric::at(value, decimals as u8))
+    }
+    fn of(value: Option<i64>, decimals: u8) -> Option<ShortNumeric> {
+        value.filter(|value| *value != i64::MIN).map(|value| ShortNumeric::at(value, decimals))
+    }
+    /// Decimals as they are shown, of at most [`DECIMALS_MAX`] digits; None also for all that is written otherwise.
+    pub(super) fn parse(text: &[u8]) -> Option<ShortNumeric> {
+        let (negative, digits) = match text {
+            [b'-', rest @ ..] => (true, rest),
+            _ => (false, text),
+        };
+        if digits.len() > DECIMALS_MAX as usize + 1 {
+            return None;
+        }
+        let (mut value, mut point) = (0u64, None);
+        for (at, byte) in digits.iter().enumerate() {
+            match byte {
+                b'0'..=b'9' => value = value * 10 + u64::from(byte - b'0'),
+                b'.' if point.is_none() && at > 0 => point = Some(at),
+                _ => return None,
+            }
+        }
+        let decimals = point.map_or(0, |at| digits.len() - at - 1);
+        let has_all_digits = !digits.is_empty() && (point.is_none() || decimals > 0);
+        let fits = digits.len() - usize::from(point.is_some()) <= DECIMALS_MAX as usize;
+        if !has_all_digits || !fits {
+            return None;
+        }
+        let value = value as i64;
+        Some(ShortNumeric::at(if negative { -value } else { value }, decimals as u8))
+    }
+    /// From digits in base 10000: the first one has the weight `weight`.
+    pub(super) fn from_groups(negative: bool, weight: i32, decimals: i32, groups: &[i16]) -> Option<ShortNumeric> {
+        if groups.len() > GROUPS_MAX || !(-(DECIMALS_MAX / 4 + 1)..GROUPS_MAX as i32).contains(&weight) {
+            return None;
+        }
+        let whole = groups.iter().fold(0i128, |whole, group| whole * 10_000 + i128::from(*group));
+        let excess = decimals - 4 * (groups.len() as i32 - 1 - weight);
+        let value = match excess {
+            _ if groups.is_empty() => 0,
+            0.. => whole.checked_mul(i128::from(power(excess)?))?,
+            _ => {
+                let power = i128::from(power(-excess)?);
+                if whole % power != 0 {
+                    return None;
+                }
+                whole / power
+            }
+        };
+        ShortNumeric::new(if negative { -value } else { value }, decimals)
+    }
+    pub(super) fn groups(self) -> ShortGroups {
+        let decimals = i32::from(self.decimals());
+        let padding = (4 - decimals % 4) % 4;
+        let behind = (decimals + padding) / 4;
+        let magnitude = self.value.unsigned_abs();
+        let scale = POWERS[padding as usize] as u64;
+        let mut groups = [0; GROUPS_MAX];
+        let mut from = GROUPS_MAX;
+        let mut push = |group: u64| {
+            from -= 1;
+            groups[from] = group as i16;
+        };
+        match magnitude.checked_mul(scale) {
+            Some(mut left) => {
+                while left > 0 {
+                    push(left % 10_000);
+                    left /= 10_000;
+                }
+            }
+            None => {
+                let mut left = u128::from(magnitude) * u128::from(scale);
+                while left > 0 {
+                    push((left % 10_000) as u64);
+                    left /= 10_000;
+                }
+            }
+        }
+        let mut to = GROUPS_MAX;
+        while to > from && groups[to - 1] == 0 {
+            to -= 1;
+        }
+        let weight = if from == to { 0 } else { (GROUPS_MAX - from) as i32 - 1 - behind };
+        ShortGroups { weight, groups, from: from as u8, to: to as u8 }
+    }
+
+    /// Both with as many decimals as the one that has more.
+    fn aligned(self, other: ShortNumeric) -> Option<(i64, i64, u8)> {
+        let more = i32::from(self.decimals()) - i32::from(other.decimals());
+        Some(match more.cmp(&0) {
+            Ordering::Equal => (self.value, other.value, self.decimals()),
+            Ordering::Greater => (self.value, other.value.checked_mul(power(more)?)?, self.decimals()),
+            Ordering::Less => (self.value.checked_mul(power(-more)?)?, other.value, other.decimals()),
+        })
+    }
+    pub(super) fn add(self, other: ShortNumeric) -> Option<ShortNumeric> {
+        let (a, b, decimals) = self.aligned(other)?;
+        ShortNumeric::of(a.checked_add(b), decimals)
+    }
+    pub(super) fn sub(self, other: ShortNumeric) -> Option<ShortNumeric> {
+        let (a, b, decimals) = self.aligned(other)?;
+        ShortNumeric::of(a.checked_sub(b), decimals)
+    }
+    pub(super) fn mul(self, other: ShortNumeric) -> Option<ShortNumeric> {
+        let decimals = self.decimals() + other.decimals();
+        if i32::from(decimals) > DECIMALS_MAX {
+            return None;
+        }
+        ShortNumeric::of(self.value.checked_mul(other.value), decimals)
+    }
+    /// The quotient with `decimals` decimals, not less than this number's, rounded half away from zero, as an integer.
+    pub(super) fn quotient(self, other: ShortNumeric, decimals: i32) -> Option<i128> {
+        let exponent = u32::try_from(decimals + i32::from(other.decimals()) - i32::from(self.decimals())).ok()?;
+        let dividend = i128::from(self.value).checked_mul(10i128.checked_pow(exponent)?)?;
+        let divisor = i128::from(other.value);
+        let (whole, rest) = (dividend.checked_div(divisor)?, dividend % divisor);
+        let away = i128::from(rest.unsigned_abs() * 2 >= divisor.unsigned_abs());
+        Some(if (dividend < 0) == (divisor < 0) { whole + away } else { whole - away })
+    }
+    /// The remainder of the truncated quotient.
+    pub(super) fn rem(self, other: ShortNumeric) -> Option<ShortNumeric> {
+        let (a, b, decimals) = self.aligned(other)?;
+        ShortNumeric::of(a.checked_rem(b), decimals)
+    }
+    pub(super) fn neg(self) -> ShortNumeric {
+        ShortNumeric { value: -self.value, ..self }
+    }
+    pub(super) fn cmp(self, other: ShortNumeric) -> Ordering {
+        if self.decimals() == other.decimals() {
+            return self.value.cmp(&other.value);
+        }
+        let wide = |number: ShortNumeric, with: ShortNumeric| {
+            i128::from(number.value) * i128::from(POWERS[usize::from(with.decimals())])
+        };
+        wide(self, other).cmp(&wide(other, self))
+    }
+    /// With `scale` decimals, which may be negative: rounded half away from zero, or cut.
+    pub(super) fn with_scale(self, scale: i32, is_rounded: bool) -> Option<ShortNumeric> {
+        let fewer = i32::from(self.decimals()).checked_sub(scale).filter(|_| scale <= DECIMALS_MAX)?;
+        let value = if fewer <= 0 {
+            self.value.checked_mul(power(-fewer)?)?
+        } else {
+            let power = power(fewer)?;
+            let away = i64::from(is_rounded && (self.value % power).abs() * 2 >= power);
+            self.value / power + away * self.value.signum()
+        };
+        let zeros = power((-scale).max(0))?;
+        ShortNumeric::of(value.checked_mul(zeros), u8::try_from(scale.max(0)).ok()?)
+    }
+    /// The largest integer that is not greater, or the smallest that is not less.
+    pub(super) fn whole(self, up: bool) -> ShortNumeric {
+        let power = POWERS[usize::from(self.decimals())];
+        let floor = self.value.div_euclid(power);
+        let above = i64::from(up && !self.is_integral());
+        ShortNumeric::at(floor + above, 0)
+    }
+    pub(super) fn is_integral(self) -> bool {
+        self.value % POWERS[usize::from(self.decimals())] == 0
+    }
+    /// Is the magnitude less than `10^exponent`?
+    pub(super) fn is_below_power(self, exponent: i32) -> bool {
+        power(exponent + i32::from(self.decimals())).is_none_or(|bound| self.value.abs() < bound)
+    }
+    /// Without zeros at the end of its decimals.
+    pub(super) fn trimmed(self) -> ShortNumeric {
+        let (mut value, mut decimals) = (self.value, self.decimals());
+        while decimals > 0 && value % 10 == 0 {
+            value /= 10;
+            decimals -= 1;
+        }
+        ShortNumeric::at(value, decimals)
+    }
+    /// The nearest double, if one division of exact doubles gives it.
+    pub(super) fn to_f64(self) -> Option<f64> {
+        let is_exact = self.value.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS;
+        is_exact.then(|| self.value as f64 / POWERS[usize::from(self.decimals())] as f64)
+    }
+    /// Writes the number as it is shown, and returns what was written.
+    pub(super) fn show(self, out: &mut [u8; 32]) -> &str {
+        let (mut at, mut left, mut written) = (out.len(), self.value.unsigned_abs(), 0);
+        let mut push = |byte: u8| {
+            at -= 1;
+            out[at] = byte;
+        };
+        while left > 0 || written <= self.decimals() {
+            if written == self.decimals() && written > 0 {
+                push(b'.');
+            }
+            push(b'0' + (left % 10) as u8);
+            left /= 10;
+            written += 1;
+        }
+        if self.value < 0 {
+            push(b'-');
+        }
+        std::str::from_utf8(&out[at..]).unwrap_or_default()
+    }
+}
