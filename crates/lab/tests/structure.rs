@@ -95,7 +95,7 @@ const AROUND_SIMULATION: &[(&str, &str)] = &[
     ("server/src/serve.rs", "asks how many cores there are"),
     ("exec/src/lockrows.rs", "a hasher without a seed"),
     ("sql/src/session/temporary_instance.rs", "only tests have it: it asks whether one has failed"),
-    ("types/src/numeric/long/measure.rs", "measures by hand"),
+    ("types/src/numeric/grouped/long/measure.rs", "measures by hand"),
 ];
 
 /// Of files that people write.

@@ -397,7 +397,10 @@ impl Planner<'_> {
             return Ok(None);
         };
         let arg = Box::new(self.compile(first, layout)?);
-        self.fold(CExpr::Cast { f: c, typmod, explicit: f.form == FuncForm::ExplicitCast, arg }, true).map(Some)
+        let c = self.fold(CExpr::Cast { f: c, typmod, explicit: f.form == FuncForm::ExplicitCast, arg }, true)?;
+        // A literal of a statement in the simple protocol is a parameter too.
+        let is_of_parameter = matches!(&c, CExpr::Cast { arg, .. } if matches!(**arg, CExpr::Param(_)));
+        Ok(Some(if is_of_parameter { self.once(c) } else { c }))
     }
 
     /// Runs a call of constants now, if that succeeds without settings and catalogs.

@@ -106,6 +106,8 @@ impl Operation {
             CExpr::Typmod { ty, typmod, explicit, arg } => {
                 Operation::Typmod { ty: *ty, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
             }
+            // A variable may have another value each time.
+            CExpr::Once { arg, .. } => return Operation::of(arg, uses),
             CExpr::And(args) => Operation::And(list(args)?),
             CExpr::Or(args) => Operation::Or(list(args)?),
             CExpr::Not(arg) => Operation::Not(boxed(arg)?),
