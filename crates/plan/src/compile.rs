@@ -398,9 +398,7 @@ impl Planner<'_> {
         };
         let arg = Box::new(self.compile(first, layout)?);
         let c = self.fold(CExpr::Cast { f: c, typmod, explicit: f.form == FuncForm::ExplicitCast, arg }, true)?;
-        // A literal of a statement in the simple protocol is a parameter too.
-        let is_of_parameter = matches!(&c, CExpr::Cast { arg, .. } if matches!(**arg, CExpr::Param(_)));
-        Ok(Some(if is_of_parameter { self.once(c) } else { c }))
+        Ok(Some(self.cast_once(c)))
     }
 
     /// Runs a call of constants now, if that succeeds without settings and catalogs.
@@ -504,7 +502,7 @@ impl Planner<'_> {
                         arg: boxed,
                     },
                 };
-                if matches!(arg.kind, ExprKind::Const(_) | ExprKind::Param(_)) { self.once(c) } else { c }
+                self.cast_once(c)
             }
             CastKind::Typmod => {
                 let element = self.element_type(to);
@@ -552,6 +550,13 @@ impl Planner<'_> {
         }
         let name = self.catalog.format_type(domain, -1).into();
         Ok(CExpr::Domain { name, not_null, checks: checks.into(), arg: Box::new(arg) })
+    }
+
+    /// A cast of a constant that could not be folded, or of a parameter (a literal of a statement in the simple protocol is
+    /// one too), is computed once a run.
+    fn cast_once(&self, c: CExpr) -> CExpr {
+        let (CExpr::Cast { arg, .. } | CExpr::InOut { arg, .. }) = &c else { return c };
+        if matches!(**arg, CExpr::Const(_) | CExpr::Param(_)) { self.once(c) } else { c }
     }
 
     fn once(&self, c: CExpr) -> CExpr {

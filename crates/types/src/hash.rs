@@ -1,6 +1,8 @@
 //! PostgreSQL's hash functions (Bob Jenkins' lookup3 with PostgreSQL's seed), for hash partitioning that places
 //! rows where PostgreSQL does.
 
+use crate::numeric::Numeric;
+
 struct HashState {
     a: u32,
     b: u32,
@@ -119,6 +121,23 @@ pub(crate) fn hash_f64_extended(v: f64, seed: u64) -> u64 {
 }
 fn canonical(v: f64) -> f64 {
     if v.is_nan() { f64::from_bits(0x7ff8_0000_0000_0000) } else { v }
+}
+
+/// hash_numeric: numbers that are equal have equal hashes, whatever their display scales.
+pub(crate) fn hash_numeric(n: &Numeric) -> u32 {
+    match n.hash_parts() {
+        None => 0,
+        Some((bytes, _)) if bytes.is_empty() => u32::MAX,
+        Some((bytes, weight)) => hash_bytes(&bytes) ^ weight as u32,
+    }
+}
+/// hash_numeric_extended.
+pub(crate) fn hash_numeric_extended(n: &Numeric, seed: u64) -> u64 {
+    match n.hash_parts() {
+        None => seed,
+        Some((bytes, _)) if bytes.is_empty() => seed.wrapping_sub(1),
+        Some((bytes, weight)) => hash_bytes_extended(&bytes, seed) ^ i64::from(weight) as u64,
+    }
 }
 
 #[cfg(test)]

@@ -270,8 +270,7 @@ impl Numeric {
         if count <= few.len() {
             few.iter_mut().zip(digits.clone()).for_each(|(to, digit)| *to = digit);
             let few = &few[..count];
-            let are_digits = few.iter().all(|digit| (0..10_000).contains(digit));
-            if !are_digits || few.first() == Some(&0) || few.last() == Some(&0) {
+            if !grouped::are_digits(few) {
                 return None;
             }
             if let Some(number) = ShortNumeric::from_groups(is_negative, weight, dscale, few) {

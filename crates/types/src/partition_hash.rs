@@ -6,7 +6,9 @@
 //! 2. The figures never change: rows on disk are where they say.
 
 use crate::datum::{Datum, not_decoded};
-use crate::hash::{hash_bytes_extended, hash_f64_extended, hash_i64_extended, hash_u32_extended};
+use crate::hash::{
+    hash_bytes_extended, hash_f64_extended, hash_i64_extended, hash_numeric_extended, hash_u32_extended,
+};
 use crate::{oids, types};
 use kilndb_base::{Error, Oid, Result};
 
@@ -66,7 +68,7 @@ pub fn value_hash(ty: Oid, value: &Datum, seed: u64) -> Result<u64> {
             bytes[4..6].copy_from_slice(&slot.to_le_bytes());
             hash_bytes_extended(&bytes, seed)
         }
-        Datum::Numeric(n) => numeric_hash(n, seed),
+        Datum::Numeric(n) => hash_numeric_extended(n, seed),
         Datum::Inet(v) => {
             let (bytes, len) = v.hashed_bytes();
             hash_bytes_extended(&bytes[..len], seed)
@@ -114,16 +116,4 @@ fn list_hash<'a>(start: u64, list: impl Iterator<Item = (Oid, &'a Datum)>, seed:
         all = (all << 5).wrapping_sub(all).wrapping_add(value_hash(ty, value, seed)?);
     }
     Ok(all)
-}
-
-pub(crate) fn numeric_hash(n: &crate::numeric::Numeric, seed: u64) -> u64 {
-    if !n.is_finite() {
-        return seed;
-    }
-    let digits = n.digits();
-    if digits.digits().is_empty() {
-        return seed.wrapping_sub(1);
-    }
-    let bytes: Vec<u8> = digits.digits().iter().flat_map(|d| d.to_le_bytes()).collect();
-    hash_bytes_extended(&bytes, seed) ^ i64::from(digits.weight) as u64
 }

@@ -8,7 +8,7 @@
 
 use crate::acl::AclItem;
 use crate::network::Inet;
-use crate::numeric::{Numeric, NumericKind};
+use crate::numeric::{Numeric, NumericDigits, NumericKind};
 use crate::range::{self, Multirange, Range, RangeBound, RangeType};
 use crate::row_shape::StoredShape;
 use crate::types::{self, OpaqueValue};
@@ -177,8 +177,10 @@ fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Resu
         (P::Padded(_), Datum::Text(v)) => put_prefixed(cast::without_padding(v).as_bytes(), out),
         (P::Bytea, Datum::Bytea(v)) | (P::Jsonb, Datum::Jsonb(v)) => put_prefixed(v, out),
         (P::Numeric, Datum::Numeric(v)) => {
-            put_varint(out, numeric_size(v) as u64);
-            put_numeric(v, out);
+            let digits = v.digits();
+            let bytes = if v.is_finite() { 5 + digits.digits().len() * 2 } else { 1 };
+            put_varint(out, bytes as u64);
+            put_digits(v, &digits, out);
         }
         (P::Inet, Datum::Inet(v)) => {
             let (mut bytes, len) = v.hashed_bytes();
@@ -207,11 +209,11 @@ fn put_interval(v: &Interval, out: &mut Vec<u8>) {
     out.extend_from_slice(&v.days.to_le_bytes());
     out.extend_from_slice(&v.months.to_le_bytes());
 }
-fn numeric_size(v: &Numeric) -> usize {
-    if v.is_finite() { 5 + v.digits().digits().len() * 2 } else { 1 }
-}
 pub(crate) fn put_numeric(v: &Numeric, out: &mut Vec<u8>) {
-    let digits = v.digits();
+    put_digits(v, &v.digits(), out);
+}
+/// Appends a number, of which the digits have been made.
+fn put_digits(v: &Numeric, digits: &NumericDigits<'_>, out: &mut Vec<u8>) {
     let head = match v.kind() {
         NumericKind::Finite => u8::from(digits.is_negative),
         NumericKind::NaN => 2,

@@ -63,11 +63,7 @@ pub(crate) fn hash_datum(d: &Datum) -> Result<u32> {
         }
         Datum::TimeTz(t, z) => hash_i64(*t) ^ hash_u32(*z as u32),
         Datum::Interval(v) => hash_i64(key::interval_order(v) as i64),
-        Datum::Numeric(n) => match n.hash_parts() {
-            None => 0,
-            Some((bytes, _)) if bytes.is_empty() => u32::MAX,
-            Some((bytes, weight)) => hash_bytes(&bytes) ^ weight as u32,
-        },
+        Datum::Numeric(n) => hash_numeric(n),
         Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(_) | Datum::TsQuery(_) => {
             return Err(Error::unsupported("hashing of tsvector and tsquery is not supported"));
@@ -126,11 +122,7 @@ pub(crate) fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
         }
         Datum::TimeTz(t, z) => hash_i64_extended(*t, seed) ^ hash_u32_extended(*z as u32, seed),
         Datum::Interval(v) => hash_i64_extended(key::interval_order(v) as i64, seed),
-        Datum::Numeric(n) => match n.hash_parts() {
-            None => seed,
-            Some((bytes, _)) if bytes.is_empty() => seed.wrapping_sub(1),
-            Some((bytes, weight)) => hash_bytes_extended(&bytes, seed) ^ (weight as i64 as u64),
-        },
+        Datum::Numeric(n) => hash_numeric_extended(n, seed),
         Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(_) | Datum::TsQuery(_) => {
             return Err(Error::unsupported("hashing of tsvector and tsquery is not supported"));

@@ -8,7 +8,7 @@
 
 use super::parse::MAX_DEPTH;
 use super::value::{JsonValue, key_order};
-use crate::hash::{hash_bytes, hash_bytes_extended, hash_u32_extended};
+use crate::hash::{hash_bytes, hash_bytes_extended, hash_numeric, hash_numeric_extended, hash_u32_extended};
 use crate::pieces;
 use crate::row;
 use crate::{Datum, numeric::Numeric};
@@ -380,13 +380,6 @@ pub fn encode_key(b: &[u8], numeric: &dyn Fn(&Numeric, &mut Vec<u8>), out: &mut 
     Ok(())
 }
 
-fn numeric_hash(n: &Numeric) -> u32 {
-    match n.hash_parts() {
-        None => 0,
-        Some((bytes, _)) if bytes.is_empty() => u32::MAX,
-        Some((bytes, weight)) => hash_bytes(&bytes) ^ weight as u32,
-    }
-}
 pub fn hash(b: &[u8]) -> Result<u32> {
     fn scalar(tmp: u32, all: &mut u32) {
         *all = all.rotate_left(1) ^ tmp;
@@ -395,7 +388,7 @@ pub fn hash(b: &[u8]) -> Result<u32> {
         match v {
             JsonValue::Null => scalar(1, all),
             JsonValue::Bool(b) => scalar(if *b { 2 } else { 4 }, all),
-            JsonValue::Number(n) => scalar(numeric_hash(n), all),
+            JsonValue::Number(n) => scalar(hash_numeric(n), all),
             JsonValue::String(s) => scalar(hash_bytes(s.as_bytes()), all),
             JsonValue::Array(list) => {
                 *all ^= ARRAY_FLAG;
@@ -432,7 +425,7 @@ pub(crate) fn hash_extended(b: &[u8], seed: u64) -> Result<u64> {
             JsonValue::Null => scalar(seed.wrapping_add(1), all),
             JsonValue::Bool(b) if seed != 0 => scalar(hash_u32_extended(u32::from(*b), seed), all),
             JsonValue::Bool(b) => scalar(if *b { 2 } else { 4 }, all),
-            JsonValue::Number(n) => scalar(crate::partition_hash::numeric_hash(n, seed), all),
+            JsonValue::Number(n) => scalar(hash_numeric_extended(n, seed), all),
             JsonValue::String(s) => scalar(hash_bytes_extended(s.as_bytes(), seed), all),
             JsonValue::Array(list) => {
                 *all ^= flag(ARRAY_FLAG);

@@ -133,8 +133,7 @@ impl GroupedNumeric {
     }
     /// See [`super::Numeric::from_digits`].
     pub(super) fn from_digits(negative: bool, weight: i32, dscale: i32, digits: Vec<i16>) -> Option<GroupedNumeric> {
-        let are_digits = digits.iter().all(|digit| (0..10_000).contains(digit));
-        if !are_digits || digits.first() == Some(&0) || digits.last() == Some(&0) || dscale > MAX_STORED_SCALE {
+        if !are_digits(&digits) || dscale > MAX_STORED_SCALE {
             return None;
         }
         let negative = negative && !digits.is_empty();
@@ -403,6 +402,11 @@ impl GroupedNumeric {
         r.strip();
         r
     }
+}
+
+/// Are these digits in base 10000, without a zero at either end?
+pub(super) fn are_digits(digits: &[i16]) -> bool {
+    digits.iter().all(|digit| (0..10_000).contains(digit)) && digits.first() != Some(&0) && digits.last() != Some(&0)
 }
 
 #[cold]
