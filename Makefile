@@ -49,7 +49,7 @@ test-clients:
 differential:
 	$(SETUP) build test postgres
 	cargo build --locked -p kilndb-server
-	KILNDB_DIFFERENTIAL=1 KILNDB_SEED=$(or $(SEED),1) KILNDB_SEEDS=$(or $(SEEDS),20) cargo test --locked -p kilndb-lab --test differential
+	KILNDB_DIFFERENTIAL=1 KILNDB_SEED=$(or $(SEED),1) KILNDB_SEEDS=$(or $(SEEDS),20) cargo test --locked -p kilndb-lab --test differential --test expressions
 	KILNDB_SEED=$(or $(SEED),1) KILNDB_SEEDS=$(or $(SEEDS),20) KILNDB_QUESTIONS=$(or $(QUESTIONS),2000) cargo test --locked -p kilndb-lab --test grants
 
 # PostgreSQL's own regression suite and isolation specs, held against tests/conformance/scores.json: MIRROR= names a git directory or

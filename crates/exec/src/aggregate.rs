@@ -3,6 +3,9 @@
 //! With hashing, groups that do not fit the budget wait: their rows go to partitions, which become inputs of their own
 //! after the table has been given out. With sorted input there is one group at a time.
 
+mod columns;
+
+use self::columns::ColumnScratch;
 use super::context::*;
 use super::expr::Evaluate;
 use super::hash::{ENTRY_BYTES, KeyMap, budget_of_reader};
@@ -67,6 +70,16 @@ pub(crate) struct AggregateState {
     disk_bytes: u64,
     /// Set while several threads aggregate parts of the table: a group that does not fit ends this thread's part.
     is_part: bool,
+    /// Kept from one batch of columns to the next, once there has been one.
+    columns: Option<Box<ColumnScratch>>,
+}
+
+/// What taking in rows one after the other writes to again and again.
+#[derive(Default)]
+struct RowScratch {
+    key: Vec<u8>,
+    values: Vec<Datum>,
+    args: Vec<Datum>,
 }
 
 const COUNT_STAR: Oid = 2803;
@@ -135,6 +148,7 @@ impl AggregateState {
             peak_bytes: 0,
             disk_bytes: 0,
             is_part: false,
+            columns: None,
         }
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
@@ -347,49 +361,63 @@ impl AggregateState {
     /// Reads the input itself, not one of its partitions.
     fn collect(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
-        let Op::Aggregate { groups, types, sets, aggs, .. } = &node.op else { return Ok(()) };
-        let one_set = vec![(0..groups.len()).collect::<Vec<_>>()];
-        let sets = sets.as_ref().unwrap_or(&one_set);
-        let (io, budget) = (cx.io(), cx.hash_mem_bytes);
-        let alone = groups.is_empty() && sets.len() == 1;
-        let mut k = Vec::new();
-        let mut values: Vec<Datum> = Vec::new();
-        let mut args: Vec<Datum> = Vec::new();
+        if self.collect_columns(&node, rt, cx)? {
+            return Ok(());
+        }
+        let mut scratch = RowScratch::default();
         while self.unary.fill(BATCH_ROWS, rt, cx)? {
             let buffer = std::mem::take(&mut self.unary.buffer);
             for i in 0..buffer.rows {
-                let row = buffer.row(i);
-                if alone {
-                    let kept_bytes = add_all(aggs, &mut self.groups[0].slots, row, &mut args, rt, cx)?;
-                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
-                    continue;
-                }
-                eval_groups(groups, row, &mut values, rt, cx)?;
-                for (n, set) in sets.iter().enumerate() {
-                    k.clear();
-                    k.extend([n as u8, (n >> 8) as u8]);
-                    for c in set {
-                        key::hash_equal_key(types[*c], &values[*c], &mut k)?;
-                    }
-                    let number = match self.table.get(k.as_slice()) {
-                        Some(g) => Some(*g as usize),
-                        None => self.add_group(aggs, &k, n, of_set(&values, set), cx)?,
-                    };
-                    match number {
-                        Some(g) => {
-                            let kept_bytes = add_all(aggs, &mut self.groups[g].slots, row, &mut args, rt, cx)?;
-                            self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
-                        }
-                        None => {
-                            let level = self.level;
-                            self.overflow
-                                .get_or_insert_with(|| SpillPartitions::new(level, budget))
-                                .push(&k, row, io)?;
-                        }
-                    }
-                }
+                self.take_row(&node.op, buffer.row(i), &mut scratch, rt, cx)?;
             }
             self.unary.buffer = buffer;
+        }
+        Ok(())
+    }
+
+    /// Adds a row of the input to its group in each grouping set.
+    fn take_row(
+        &mut self,
+        op: &Op,
+        row: &[Datum],
+        scratch: &mut RowScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let Op::Aggregate { groups, types, sets, aggs, .. } = op else { return Ok(()) };
+        let RowScratch { key: k, values, args } = scratch;
+        if groups.is_empty() && sets.as_ref().is_none_or(|sets| sets.len() == 1) {
+            let kept_bytes = add_all(aggs, &mut self.groups[0].slots, row, args, rt, cx)?;
+            self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
+            return Ok(());
+        }
+        eval_groups(groups, row, values, rt, cx)?;
+        for n in 0..sets.as_ref().map_or(1, Vec::len) {
+            k.clear();
+            k.extend([n as u8, (n >> 8) as u8]);
+            let set = sets.as_ref().and_then(|sets| sets.get(n)).map(Vec::as_slice);
+            match set {
+                Some(set) => set.iter().try_for_each(|c| key::hash_equal_key(types[*c], &values[*c], k))?,
+                None => types.iter().zip(&*values).try_for_each(|(ty, value)| key::hash_equal_key(*ty, value, k))?,
+            }
+            let number = match self.table.get(k.as_slice()) {
+                Some(g) => Some(*g as usize),
+                None => {
+                    let of_group = set.map_or_else(|| values.clone(), |set| of_set(values, set));
+                    self.add_group(aggs, k, n, of_group, cx)?
+                }
+            };
+            match number {
+                Some(g) => {
+                    let kept_bytes = add_all(aggs, &mut self.groups[g].slots, row, args, rt, cx)?;
+                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
+                }
+                None => {
+                    let (level, budget) = (self.level, cx.hash_mem_bytes);
+                    let overflow = self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget));
+                    overflow.push(k, row, cx.io())?;
+                }
+            }
         }
         Ok(())
     }

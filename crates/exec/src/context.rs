@@ -253,6 +253,17 @@ impl NodeCounter {
     }
 }
 
+impl NodeCounter {
+    /// As [`NodeCounter::count`], of a node whose first call is its start.
+    pub(crate) fn count_call(&mut self, rows: usize, begun: &MeasureStart) {
+        self.count(rows, begun);
+        if self.loops == 0 {
+            self.loops = 1;
+            self.startup_nanos = self.nanos;
+        }
+    }
+}
+
 /// The moment at which something began that is measured for EXPLAIN.
 pub struct MeasureStart {
     at_nanos: u64,

@@ -80,21 +80,21 @@ impl Evaluate for CExpr {
             CExpr::Const(d) => Ok(d.clone()),
             CExpr::Param(i) => Ok(rt.params.get(*i).cloned().unwrap_or_default()),
             CExpr::ExecParam(i) => Ok(rt.exec_params.get(*i).cloned().unwrap_or_default()),
-            CExpr::Call1 { f, strict, arg } => {
+            CExpr::Call1 { call, arg } => {
                 let a = [arg.eval(row, rt, cx)?];
-                if *strict && a[0].is_null() {
+                if call.strict && a[0].is_null() {
                     return Ok(Datum::Null);
                 }
                 rt.pace.step(cx.park)?;
-                f(&cx.eval, &a)
+                (call.f)(&cx.eval, &a)
             }
-            CExpr::Call2 { f, strict, args } => {
+            CExpr::Call2 { call, args } => {
                 let a = [args[0].eval(row, rt, cx)?, args[1].eval(row, rt, cx)?];
-                if *strict && (a[0].is_null() || a[1].is_null()) {
+                if call.strict && (a[0].is_null() || a[1].is_null()) {
                     return Ok(Datum::Null);
                 }
                 rt.pace.step(cx.park)?;
-                f(&cx.eval, &a)
+                (call.f)(&cx.eval, &a)
             }
             CExpr::CompareInt { op, args } => {
                 let (l, r) = (args[0].eval_int(row, rt, cx)?, args[1].eval_int(row, rt, cx)?);
@@ -139,8 +139,8 @@ impl EvaluateKinds for CExpr {
     fn eval_more(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
         rt.pace.step(cx.park)?;
         match self {
-            CExpr::Call { f, strict, args } => match eval_args(args, *strict, row, rt, cx)? {
-                Some(a) => f(&cx.eval, &a),
+            CExpr::Call { call, args } => match eval_args(args, call.strict, row, rt, cx)? {
+                Some(a) => (call.f)(&cx.eval, &a),
                 None => Ok(Datum::Null),
             },
             CExpr::Session { function, name, strict, args } => {
@@ -184,7 +184,7 @@ impl EvaluateKinds for CExpr {
                 }
                 Ok(Datum::Array(Arc::new(Array { element_type: *to, dims: a.dims.clone(), elements })))
             }
-            CExpr::Cast { f, typmod, explicit, arg } => {
+            CExpr::Cast { f, typmod, explicit, arg, .. } => {
                 let a = arg.eval(row, rt, cx)?;
                 if a.is_null() { Ok(a) } else { f(&a, *typmod, *explicit, &cx.eval) }
             }
@@ -319,12 +319,13 @@ impl EvaluateKinds for CExpr {
                 }
                 let mut chosen = None;
                 for (when, then) in whens {
-                    match when.is_true(row, rt, cx) {
-                        Ok(true) => {
+                    // Unlike a statement's condition, an AND in here goes on behind a NULL.
+                    match when.eval(row, rt, cx) {
+                        Ok(Datum::Bool(true)) => {
                             chosen = Some(then);
                             break;
                         }
-                        Ok(false) => {}
+                        Ok(_) => {}
                         Err(e) => {
                             if arg.is_some() {
                                 rt.case_args.pop();

@@ -13,6 +13,7 @@ mod arrays;
 mod bitmap;
 mod by_partition;
 mod cascade;
+mod columns;
 pub mod constraint;
 mod context;
 mod cte;
@@ -54,6 +55,7 @@ mod state;
 pub mod stats;
 mod subplan;
 mod trigger;
+mod vector_program;
 mod window;
 pub mod write;
 

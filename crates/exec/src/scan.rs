@@ -1,6 +1,10 @@
 //! Scans of tables: sequential, by index, by bitmap, by row id.
 
+mod columns;
+
+use self::columns::GatheredRows;
 use super::bitmap::BitmapRows;
+use super::columns::ColumnBatch;
 use super::context::*;
 use super::expr::Evaluate;
 use super::index;
@@ -143,6 +147,22 @@ struct ScanProgress {
     partition: Option<OpenPartition>,
     /// The outputs of that partition, if its columns are not the named table's.
     own: Option<PartitionOutputs>,
+    /// Rows that were read together, once there have been any.
+    gathered: Option<Box<GatheredRows>>,
+    /// All blocks of the table have been read.
+    is_read: bool,
+}
+
+/// Where a scan's rows go.
+enum ScanTarget<'a> {
+    Rows(&'a mut Batch),
+    /// Only these columns are wanted.
+    Columns(&'a mut ColumnBatch, &'a [bool]),
+}
+
+#[cold]
+fn no_columns() -> Error {
+    Error::internal("columns are asked of a scan that has rows")
 }
 
 /// The table that a scan reads: the plan's, or a partition of it.
@@ -288,6 +308,23 @@ impl ScanState {
         self.reading.searches
     }
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        self.next_as(ScanTarget::Rows(out), rt, cx)
+    }
+    /// Can it hand on its rows as columns?
+    pub fn has_columns(&self) -> bool {
+        matches!(&self.node.op, Op::SeqScan(scan) if self.reading.gathers(scan))
+    }
+    /// The next rows as columns, of which only those in `is_used` are there. No row: there are no more.
+    pub fn next_columns(
+        &mut self,
+        out: &mut ColumnBatch,
+        is_used: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        self.next_as(ScanTarget::Columns(out, is_used), rt, cx)
+    }
+    fn next_as(&mut self, out: ScanTarget<'_>, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let (removed, searches) = (rt.removed, self.reading.searches);
         let done = self.reading.next(&self.node.op, out, rt, cx);
         if rt.counters.is_some() {
@@ -359,6 +396,10 @@ impl ScanProgress {
         self.last_block = None;
         self.queries.clear();
         self.shared_blocks = None;
+        self.is_read = false;
+        if let Some(gathered) = &mut self.gathered {
+            gathered.rescan();
+        }
         self.cursor.scan = None;
         self.cursor.own.clear();
     }
@@ -375,14 +416,17 @@ impl ScanProgress {
         Ok(())
     }
 
-    fn next(&mut self, op: &Op, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn next(&mut self, op: &Op, out: ScanTarget<'_>, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if self.done {
             return Ok(());
         }
         let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) =
             op
         else {
-            return self.count(op, out, rt, cx);
+            return match out {
+                ScanTarget::Rows(out) => self.count(op, out, rt, cx),
+                ScanTarget::Columns(..) => Err(no_columns()),
+            };
         };
         let open = self.partition.take();
         let catalog = cx.catalog;
@@ -408,11 +452,19 @@ impl ScanProgress {
         &mut self,
         op: &Op,
         source: ScanSource<'_>,
-        out: &mut Batch,
+        out: ScanTarget<'_>,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let ScanSource { scan, leaf } = source;
+        let out = match out {
+            ScanTarget::Rows(out) => out,
+            ScanTarget::Columns(out, is_used) => {
+                let done = self.next_columns(source, (out, is_used), rt, cx);
+                self.count_seq(source, cx);
+                return done;
+            }
+        };
         match op {
             Op::IndexScan { access, .. } => {
                 let done = self.index(source, access, out, rt, cx);
@@ -432,11 +484,14 @@ impl ScanProgress {
             }
             _ => {
                 let done = self.seq(source, out, rt, cx);
-                let AccessCounts { scans, read, .. } = std::mem::take(&mut self.tally);
-                cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), scans, read, 0);
+                self.count_seq(source, cx);
                 done
             }
         }
+    }
+    fn count_seq(&mut self, ScanSource { scan, leaf }: ScanSource<'_>, cx: &mut ExecContext<'_>) {
+        let AccessCounts { scans, read, .. } = std::mem::take(&mut self.tally);
+        cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), scans, read, 0);
     }
 
     fn count(&mut self, op: &Op, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -496,6 +551,9 @@ impl ScanProgress {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let ScanSource { scan, leaf } = source;
+        if scan.filter.is_some() && self.gathers(scan) {
+            return self.seq_gathered(source, out, rt, cx);
+        }
         self.read_queries(scan, rt, cx)?;
         let heap = self.heap(scan, leaf)?;
         if self.block == 0 {

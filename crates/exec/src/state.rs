@@ -1,5 +1,6 @@
 //! The state of each kind of plan node during a run, and the execution of simple nodes.
 
+use super::columns::ColumnBatch;
 use super::context::*;
 use super::expr::Evaluate;
 use super::{aggregate, cte, function, hash, hashjoin, join, lockrows, memoize, mergejoin, modify, scan, setop, sort};
@@ -134,13 +135,37 @@ impl NodeState {
         let begun = MeasureStart::now();
         let result = self.next_plain(out, rt, cx);
         if let Some(c) = rt.counters.as_mut().and_then(|c| c.get_mut(id)) {
-            c.count(out.rows, &begun);
-            if c.loops == 0 {
-                c.loops = 1;
-                c.startup_nanos = c.nanos;
-            }
+            c.count_call(out.rows, &begun);
         }
         result
+    }
+
+    /// Can it hand on its rows as columns?
+    pub fn has_columns(&self) -> bool {
+        matches!(self, NodeState::Scan(scan) if scan.has_columns())
+    }
+
+    /// As [`NodeState::fill`], of a node that [has columns](NodeState::has_columns): of them only those in `is_used`.
+    pub fn fill_columns(
+        &mut self,
+        (out, is_used): (&mut ColumnBatch, &[bool]),
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        cx.park.step()?;
+        out.clear();
+        let begun = rt.counters.is_some().then(MeasureStart::now);
+        let NodeState::Scan(scan) = self else {
+            return Err(Error::internal("columns are asked of a node that has rows"));
+        };
+        let id = scan.node.id;
+        scan.next_columns(out, is_used, rt, cx)?;
+        if let Some(begun) = begun
+            && let Some(c) = rt.counters.as_mut().and_then(|c| c.get_mut(id))
+        {
+            c.count_call(out.rows().len(), &begun);
+        }
+        Ok(!out.rows().is_empty())
     }
 
     fn node_id(&self) -> usize {

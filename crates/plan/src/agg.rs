@@ -261,6 +261,7 @@ impl Planner<'_> {
             groupings,
             sorted,
             in_parts,
+            program: Default::default(),
         };
         let node = self.node_with(op, width, Estimate { rows, cost }, label, info);
         if is_divided {

@@ -2,7 +2,7 @@
 //!
 //! Must not know: how texts are compared, which `kilndb_types::collation` knows.
 
-use super::expression::{CExpr, RowComparison};
+use super::expression::{CExpr, RowComparison, ScalarCall};
 use super::*;
 use kilndb_base::Error;
 use kilndb_bind::collation::of_pair;
@@ -52,7 +52,7 @@ impl Planner<'_> {
         let Some(call) = like.or_else(|| locale_case::by_locale(f.oid)) else { return Ok(None) };
         let by = CExpr::Const(Datum::Oid(rules.order_type(kilndb_types::oids::TEXT)));
         let args = self.compile_all(&f.args, layout)?.into_vec().into_iter().chain([by]).collect();
-        self.fold(CExpr::Call { f: call, strict: f.strict, args }, false).map(Some)
+        self.fold(CExpr::Call { call: ScalarCall::plain(call, f.strict), args }, false).map(Some)
     }
 
     fn compare_by_rules(&self, kind: CompareKind, left: &Expr, right: &Expr, layout: &Layout) -> Result<CExpr> {

@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::expression::RoutineCall;
-use super::expression::{CExpr, CSubscript, RowComparison};
+use super::expression::{CExpr, CSubscript, RowComparison, ScalarCall};
 use super::expression::{SubPlanKind, SubPlanUse};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::collation::of_arguments;
@@ -258,7 +258,7 @@ impl Planner<'_> {
         if let Some(call) = self.range_constructor(f, e) {
             let (func, types) = call;
             let args = types.map(CExpr::Const).into_iter().chain(args).collect();
-            return self.fold(CExpr::Call { f: func, strict: f.strict, args }, false);
+            return self.fold(CExpr::Call { call: ScalarCall::plain(func, f.strict), args }, false);
         }
         if let Some(call) = self.routine_call(f, e, false) {
             return Ok(CExpr::Routine { call, args });
@@ -281,14 +281,16 @@ impl Planner<'_> {
             }
         };
         let immutable = f.volatility == b'i' && support != Support::SessionZone;
+        let vector = descriptor.and_then(|d| d.vector).filter(|_| strict);
+        let call = ScalarCall { f: func, strict, is_volatile: f.volatility == b'v', vector };
         let c = match <Box<[CExpr; 1]>>::try_from(args) {
             Ok(one) => {
                 let [arg] = *one;
-                CExpr::Call1 { f: func, strict, arg: Box::new(arg) }
+                CExpr::Call1 { call, arg: Box::new(arg) }
             }
             Err(args) => match <Box<[CExpr; 2]>>::try_from(args) {
-                Ok(two) => CExpr::Call2 { f: func, strict, args: two },
-                Err(args) => CExpr::Call { f: func, strict, args },
+                Ok(two) => CExpr::Call2 { call, args: two },
+                Err(args) => CExpr::Call { call, args },
             },
         };
         let c = if support == Support::MakesArray {
@@ -297,8 +299,8 @@ impl Planner<'_> {
             c
         };
         match (if immutable { self.fold(c, false)? } else { c }, support) {
-            (CExpr::Call2 { f, strict: true, args }, Support::IntegerArithmetic(op, width)) => {
-                Ok(CExpr::Arithmetic { op, wide: width == IntWidth::Int8, f, args })
+            (CExpr::Call2 { call, args }, Support::IntegerArithmetic(op, width)) if call.strict => {
+                Ok(CExpr::Arithmetic { op, wide: width == IntWidth::Int8, f: call.f, args })
             }
             (c, _) => Ok(c),
         }
@@ -348,7 +350,7 @@ impl Planner<'_> {
                 return arg;
             }
             match cast::lookup_cast(from, oids::TEXT) {
-                Some(f) => CExpr::Cast { f, typmod: -1, explicit: true, arg: Box::new(arg) },
+                Some(f) => CExpr::Cast { f, typmod: -1, explicit: true, vector: None, arg: Box::new(arg) },
                 None => CExpr::InOut { from, to: oids::TEXT, typmod: -1, explicit: true, arg: Box::new(arg) },
             }
         };
@@ -397,7 +399,9 @@ impl Planner<'_> {
             return Ok(None);
         };
         let arg = Box::new(self.compile(first, layout)?);
-        let c = self.fold(CExpr::Cast { f: c, typmod, explicit: f.form == FuncForm::ExplicitCast, arg }, true)?;
+        let vector = functions::descriptor(f.oid).and_then(|d| d.vector);
+        let explicit = f.form == FuncForm::ExplicitCast;
+        let c = self.fold(CExpr::Cast { f: c, typmod, explicit, vector, arg }, true)?;
         Ok(Some(self.cast_once(c)))
     }
 
@@ -408,19 +412,19 @@ impl Planner<'_> {
             _ => None,
         };
         let value = kilndb_catalog::value_host::with_context(self.catalog, |cx| match &c {
-            CExpr::Call1 { f, strict, arg } => {
+            CExpr::Call1 { call, arg } => {
                 let a = [constant(arg)?];
-                Some(if *strict && a[0].is_null() { Ok(Datum::Null) } else { f(cx, &a) })
+                Some(if call.strict && a[0].is_null() { Ok(Datum::Null) } else { (call.f)(cx, &a) })
             }
-            CExpr::Call2 { f, strict, args } => {
+            CExpr::Call2 { call, args } => {
                 let a = [constant(&args[0])?, constant(&args[1])?];
-                Some(if *strict && a.iter().any(Datum::is_null) { Ok(Datum::Null) } else { f(cx, &a) })
+                Some(if call.strict && a.iter().any(Datum::is_null) { Ok(Datum::Null) } else { (call.f)(cx, &a) })
             }
-            CExpr::Call { f, strict, args } => {
+            CExpr::Call { call, args } => {
                 let a: Vec<Datum> = args.iter().map(constant).collect::<Option<_>>()?;
-                Some(if *strict && a.iter().any(Datum::is_null) { Ok(Datum::Null) } else { f(cx, &a) })
+                Some(if call.strict && a.iter().any(Datum::is_null) { Ok(Datum::Null) } else { (call.f)(cx, &a) })
             }
-            CExpr::Cast { f, typmod, explicit, arg } => {
+            CExpr::Cast { f, typmod, explicit, arg, .. } => {
                 let a = constant(arg)?;
                 let simple = matches!(
                     a,
@@ -474,14 +478,14 @@ impl Planner<'_> {
             CastKind::Relabel => {
                 if matches!(to, oids::BPCHAR) && from != to || matches!((from, to), (oids::BPCHAR, _)) && from != to {
                     return Ok(match cast::lookup_cast(from, to) {
-                        Some(f) => CExpr::Cast { f, typmod: -1, explicit, arg: boxed },
+                        Some(f) => CExpr::Cast { f, typmod: -1, explicit, vector: None, arg: boxed },
                         None => *boxed,
                     });
                 }
                 // Variants differ for some binary-compatible pairs (integers and oids, for one).
                 match cast::lookup_cast(from, to) {
                     Some(f) if !same_datum(from, to) => {
-                        self.fold(CExpr::Cast { f, typmod: -1, explicit, arg: boxed }, true)?
+                        self.fold(CExpr::Cast { f, typmod: -1, explicit, vector: None, arg: boxed }, true)?
                     }
                     _ if self.is_composite(to) => CExpr::Retag { ty: to, arg: boxed },
                     // Elements are shown as what the array says that they are.
@@ -493,7 +497,9 @@ impl Planner<'_> {
             }
             CastKind::InOut => {
                 let c = match cast::lookup_cast(from, to) {
-                    Some(f) if from != oids::UNKNOWN => CExpr::Cast { f, typmod: -1, explicit, arg: boxed },
+                    Some(f) if from != oids::UNKNOWN => {
+                        CExpr::Cast { f, typmod: -1, explicit, vector: None, arg: boxed }
+                    }
                     _ => CExpr::InOut {
                         from,
                         to,

@@ -9,8 +9,28 @@ use kilndb_catalog::routine::TupleDescriptor;
 pub use kilndb_types::functions::descriptor::{Arithmetic, IntOp};
 use kilndb_types::functions::{ScalarFn, SessionFunction};
 use kilndb_types::types::KeySubscript;
+use kilndb_types::vector::VectorFn;
 use kilndb_types::{Datum, cast};
 use std::sync::Arc;
+
+/// A function that computes its result from its arguments, and what is known of it.
+#[derive(Clone, Copy)]
+pub struct ScalarCall {
+    pub f: ScalarFn,
+    /// A NULL among the arguments makes the result NULL without a call.
+    pub strict: bool,
+    /// Two calls with the same arguments may have different results.
+    pub is_volatile: bool,
+    /// Computes the function for many rows at a time.
+    pub vector: Option<VectorFn>,
+}
+
+impl ScalarCall {
+    /// A function that no descriptor has, whose result depends on its arguments alone.
+    pub fn plain(f: ScalarFn, strict: bool) -> ScalarCall {
+        ScalarCall { f, strict, is_volatile: false, vector: None }
+    }
+}
 
 #[derive(Clone)]
 pub struct CSubscript {
@@ -35,18 +55,15 @@ pub enum CExpr {
     ExecParam(usize),
     Slot(usize),
     Call {
-        f: ScalarFn,
-        strict: bool,
+        call: ScalarCall,
         args: Box<[CExpr]>,
     },
     Call1 {
-        f: ScalarFn,
-        strict: bool,
+        call: ScalarCall,
         arg: Box<CExpr>,
     },
     Call2 {
-        f: ScalarFn,
-        strict: bool,
+        call: ScalarCall,
         args: Box<[CExpr; 2]>,
     },
     /// A function of the session's own; None: there is no such function in this build, which a call tells.
@@ -94,6 +111,8 @@ pub enum CExpr {
         f: cast::CastFn,
         typmod: i32,
         explicit: bool,
+        /// Casts many values at a time.
+        vector: Option<VectorFn>,
         arg: Box<CExpr>,
     },
     InOut {

@@ -345,7 +345,7 @@ pub(super) fn widen(e: CExpr, int: bool, from: Oid) -> CExpr {
         return e;
     }
     match kilndb_types::cast::lookup_cast(from, INT8) {
-        Some(f) => CExpr::Cast { f, typmod: -1, explicit: false, arg: Box::new(e) },
+        Some(f) => CExpr::Cast { f, typmod: -1, explicit: false, vector: None, arg: Box::new(e) },
         None => e,
     }
 }

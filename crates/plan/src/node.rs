@@ -3,6 +3,8 @@
 use super::expression::CExpr;
 use super::expression::RoutineCall;
 use super::measured::MeasuredCost;
+use super::program::LazyAggregateProgram;
+pub use super::scan_node::*;
 use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +21,6 @@ use kilndb_storage::{LockMode, Relation, ahead};
 use kilndb_types::aggregates::AggregateFn;
 use kilndb_types::functions::FunctionKind;
 use kilndb_types::inverted::InvertedClass;
-use kilndb_types::row::ColumnFetch;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -193,103 +194,6 @@ pub struct PlanNode {
     /// Lines under the node in EXPLAIN, filled only then.
     pub info: Vec<String>,
     pub label: String,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScanOutput {
-    /// The column with this index in `Table::columns`.
-    Column(usize),
-    Ctid,
-    TableOid,
-    /// xmin and friends: not kept, shown as this number.
-    Fixed(u32),
-    /// A column that a partition does not have.
-    Nothing,
-}
-
-pub struct Scan {
-    pub table: Arc<Table>,
-    /// The heap; None if the table is partitioned: the executor says which partition is read.
-    pub heap: Option<Arc<Relation>>,
-    pub outputs: Vec<ScanOutput>,
-    /// What is decoded of each column of the table.
-    pub needed: Vec<ColumnFetch>,
-    /// How many of `outputs`, at their beginning, are the needed columns in order.
-    pub leading: usize,
-    pub filter: Option<CExpr>,
-    /// The filter needs no session, so any thread can evaluate it.
-    pub is_self_contained: bool,
-    /// Conditions beside the filter, of scans that read whole rows.
-    pub tests: Vec<StoredTest>,
-}
-
-/// `column @@ query`, judged by the column's stored bytes.
-pub struct StoredTest {
-    pub column: usize,
-    pub query: CExpr,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IntWidth {
-    None,
-    Int2,
-    Int4,
-    Int8,
-}
-
-/// What a scan looks for in a tree.
-pub struct IndexAccess {
-    pub index: Arc<Index>,
-    /// None of a partitioned table.
-    pub relation: Option<Arc<Relation>>,
-    /// The values of the leading key columns.
-    pub equal: Vec<CExpr>,
-    /// What is looked for in the columns after those of `equal`; None: whatever is there.
-    pub search: Option<Box<KeySearch>>,
-    pub backward: bool,
-    /// The access finds at most one row.
-    pub unique_point: bool,
-    /// Key expressions over a table row, for the recheck; empty: plain columns only.
-    pub keys: Vec<CExpr>,
-}
-
-/// What an access looks for in the columns after its equal ones.
-pub struct KeySearch {
-    /// The values that each of the next columns may have: one range of keys for each combination of them.
-    pub points: Vec<KeyPoints>,
-    /// Bounds of the columns after these, all of which hold.
-    pub bounds: Vec<KeyBound>,
-    /// Entries with NULL in the column after the points are left out, as bounds leave them out.
-    pub not_null: bool,
-}
-
-/// The values that a key column may have.
-pub enum KeyPoints {
-    Equal(CExpr),
-    /// An element of an array.
-    AnyOf(CExpr),
-    Null,
-    /// Each value that entries have: the scan skips from one to the next.
-    Each,
-}
-
-/// A bound of a key column, or of several ones that are compared one after the other.
-pub struct KeyBound {
-    pub values: Vec<CExpr>,
-    /// In the index's own direction.
-    pub is_lower: bool,
-    pub is_inclusive: bool,
-}
-
-impl IndexAccess {
-    /// Does it look for nothing but keys in all their columns? Not if it looks for combinations of several arrays'
-    /// elements: there may be too many of these to be looked for one by one.
-    pub fn has_whole_keys(&self) -> bool {
-        let Some(search) = &self.search else { return self.equal.len() >= self.index.keys.len() };
-        let arrays = search.points.iter().filter(|p| matches!(p, KeyPoints::AnyOf(_))).count();
-        let skips = search.points.iter().any(|p| matches!(p, KeyPoints::Each));
-        arrays < 2 && !skips && self.equal.len() + search.points.len() >= self.index.keys.len()
-    }
 }
 
 pub struct SortSpec {
@@ -526,6 +430,7 @@ pub enum Op {
         sorted: bool,
         /// Several threads may each aggregate a part of the table that is the input.
         in_parts: bool,
+        program: LazyAggregateProgram,
     },
     /// `presorted`: the input is sorted by so many of the first keys.
     Sort {
@@ -958,13 +863,6 @@ impl PlanNode {
             Op::BitmapScan { shown, .. } | Op::Shown { below: shown, .. } => shown.iter().collect(),
             _ => Vec::new(),
         }
-    }
-}
-
-impl Scan {
-    #[inline]
-    pub fn heap(&self) -> kilndb_base::Result<&Arc<Relation>> {
-        self.heap.as_ref().ok_or_else(|| kilndb_base::Error::internal("a partitioned table has no rows of its own"))
     }
 }
 

@@ -133,6 +133,7 @@ impl Planner<'_> {
                 filter: None,
                 is_self_contained: false,
                 tests: Vec::new(),
+                program: Default::default(),
             },
             layout,
         ))

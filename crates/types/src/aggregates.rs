@@ -8,6 +8,7 @@ use crate::citext::CITEXT;
 use crate::functions::get;
 use crate::functions::limits;
 use crate::numeric::{Numeric, ShortNumeric};
+use crate::vector::{Rows, Vector, VectorValues};
 use crate::{Array, Datum, EvalContext, Interval, key, oids::*};
 use kilndb_base::{Error, Oid, Result, shared, sqlstate};
 use std::cmp::Ordering;
@@ -28,6 +29,21 @@ pub trait Accumulator: Send {
     /// Takes in the arguments of one row; NULLs are passed through.
     fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()>;
     fn finish(&mut self, ctx: &EvalContext) -> Result<Datum>;
+    /// Takes in the arguments of rows one after the other.
+    fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
+        self.add_each(rows, args, ctx)
+    }
+    /// Takes in the arguments of rows as values.
+    fn add_each(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
+        let mut values = Vec::with_capacity(args.len());
+        rows.try_each(|row| {
+            values.clear();
+            for arg in args {
+                values.push(arg.get(row)?);
+            }
+            self.add(&values, ctx)
+        })
+    }
     /// Takes `count` rows without looking at them, for count(*). False: not this aggregate.
     fn add_rows(&mut self, count: u64) -> bool {
         let _ = count;
@@ -143,6 +159,16 @@ impl Accumulator for IntegerSums {
         }
         Ok(())
     }
+    fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
+        let [arg] = args else { return self.add_each(rows, args, ctx) };
+        let (VectorValues::Integers(_, words), false) = (&arg.values, self.want.squares()) else {
+            return self.add_each(rows, args, ctx);
+        };
+        let (sum, count) = sum_of_words(rows, arg, words);
+        self.sum += sum;
+        self.count += count;
+        Ok(())
+    }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         if self.count == 0 {
             return Ok(Datum::Null);
@@ -162,6 +188,22 @@ impl Accumulator for IntegerSums {
         self.squares = self.squares.checked_add(squares).ok_or_else(overflow)?;
         Ok(())
     }
+}
+/// The sum of the words that are not NULL, and how many they are.
+fn sum_of_words(rows: Rows<'_>, arg: &Vector, words: &[i64]) -> (i128, i64) {
+    let (mut sum, mut count) = (0, 0);
+    if arg.nulls.has_any() || arg.is_constant() {
+        rows.each(|row| {
+            if !arg.is_null(row) {
+                sum += i128::from(words[arg.at(row)]);
+                count += 1;
+            }
+        });
+    } else {
+        rows.each(|row| sum += i128::from(words[row]));
+        count = rows.len() as i64;
+    }
+    (sum, count)
 }
 /// A sum of short numbers in one integer, which is handed on when it gets too large.
 #[derive(Clone, Copy, Default)]
@@ -205,13 +247,16 @@ struct NumericSums {
     short_squares: ShortSum,
 }
 impl NumericSums {
-    #[inline]
-    fn add_short(&mut self, number: ShortNumeric) {
-        let (value, decimals) = (i128::from(number.value()), number.decimals());
+    fn add_to_sum(&mut self, value: i128, decimals: u8) {
         if !self.short_sum.add(value, decimals) {
             self.sum = self.sum.add(&self.short_sum.total());
             self.short_sum = ShortSum { value, decimals };
         }
+    }
+    #[inline]
+    fn add_short(&mut self, number: ShortNumeric) {
+        let (value, decimals) = (i128::from(number.value()), number.decimals());
+        self.add_to_sum(value, decimals);
         if self.want.squares() && !self.short_squares.add(value * value, 2 * decimals) {
             self.squares = self.squares.add(&self.short_squares.total());
             self.short_squares = ShortSum { value: value * value, decimals: 2 * decimals };
@@ -241,6 +286,16 @@ impl Accumulator for NumericSums {
                 self.squares = self.squares.add(&v.mul(v));
             }
         }
+        Ok(())
+    }
+    fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
+        let [arg] = args else { return self.add_each(rows, args, ctx) };
+        let (VectorValues::Decimals(decimals, words), false) = (&arg.values, self.want.squares()) else {
+            return self.add_each(rows, args, ctx);
+        };
+        let (sum, count) = sum_of_words(rows, arg, words);
+        self.add_to_sum(sum, *decimals);
+        self.count += count;
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
@@ -328,7 +383,31 @@ impl Accumulator for FloatSums {
         if d.is_null() {
             return Ok(());
         }
-        let v = get::float8(d)?;
+        self.add_value(get::float8(d)?)
+    }
+    fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
+        let [arg] = args else { return self.add_each(rows, args, ctx) };
+        let VectorValues::Doubles(values) = &arg.values else { return self.add_each(rows, args, ctx) };
+        rows.try_each(|row| if arg.is_null(row) { Ok(()) } else { self.add_value(values[arg.at(row)]) })
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        if self.n == 0.0 || (self.want.sample() && self.n <= 1.0) {
+            return Ok(Datum::Null);
+        }
+        Ok(match self.want {
+            SumResult::Sum if self.single => Datum::Float4(self.sum4),
+            SumResult::Sum => Datum::Float8(self.sx),
+            SumResult::Avg => Datum::Float8(self.sx / self.n),
+            w => {
+                let v = self.sxx / if w.sample() { self.n - 1.0 } else { self.n };
+                Datum::Float8(if w.root() { v.sqrt() } else { v })
+            }
+        })
+    }
+}
+impl FloatSums {
+    #[inline]
+    fn add_value(&mut self, v: f64) -> Result<()> {
         if self.want == SumResult::Sum {
             if self.single {
                 let r = if self.n == 0.0 { v as f32 } else { self.sum4 + v as f32 };
@@ -362,20 +441,6 @@ impl Accumulator for FloatSums {
         }
         self.n = n;
         Ok(())
-    }
-    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        if self.n == 0.0 || (self.want.sample() && self.n <= 1.0) {
-            return Ok(Datum::Null);
-        }
-        Ok(match self.want {
-            SumResult::Sum if self.single => Datum::Float4(self.sum4),
-            SumResult::Sum => Datum::Float8(self.sx),
-            SumResult::Avg => Datum::Float8(self.sx / self.n),
-            w => {
-                let v = self.sxx / if w.sample() { self.n - 1.0 } else { self.n };
-                Datum::Float8(if w.root() { v.sqrt() } else { v })
-            }
-        })
     }
 }
 struct IntervalSums {
@@ -445,6 +510,20 @@ impl Accumulator for ExtremeAccumulator {
         }
         Ok(())
     }
+    fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
+        let [arg] = args else { return self.add_each(rows, args, ctx) };
+        let best = match &arg.values {
+            VectorValues::Integers(_, words) | VectorValues::Decimals(_, words) => {
+                self.best_row(rows, arg, |a, b| words[a].cmp(&words[b]))
+            }
+            VectorValues::Doubles(values) => self.best_row(rows, arg, |a, b| key::compare_f64(values[a], values[b])),
+            _ => return self.add_each(rows, args, ctx),
+        };
+        match best {
+            Some(row) => self.add(&[arg.get(row)?], ctx),
+            None => Ok(()),
+        }
+    }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         Ok(self.value.clone())
     }
@@ -454,6 +533,18 @@ impl Accumulator for ExtremeAccumulator {
     fn absorb(&mut self, other: PartialAggregate, ctx: &EvalContext) -> Result<()> {
         let PartialAggregate::Value(value) = other else { return Err(mixed()) };
         self.add(&[value], ctx)
+    }
+}
+impl ExtremeAccumulator {
+    /// The row that is kept of all that are not NULL.
+    fn best_row(&self, rows: Rows<'_>, arg: &Vector, order: impl Fn(usize, usize) -> Ordering) -> Option<usize> {
+        let mut best = None;
+        rows.each(|row| {
+            if !arg.is_null(row) && best.is_none_or(|known| (self.keep)(order(arg.at(row), arg.at(known)))) {
+                best = Some(row);
+            }
+        });
+        best
     }
 }
 #[derive(Clone, Copy)]

@@ -47,6 +47,11 @@ pub(crate) fn bpchar(text: &str, typmod: i32, explicit: bool) -> Result<Datum> {
     let length = (typmod - 4) as usize;
     Ok(Datum::Text(padded(limit_chars(text, length, explicit, "character")?, length)))
 }
+/// How many blanks make the text `length` characters long.
+pub(crate) fn padding_of(text: &[u8], length: usize) -> Result<usize> {
+    let characters = if text.is_ascii() { text.len() } else { crate::vector::text_of(text)?.chars().count() };
+    Ok(length.saturating_sub(characters))
+}
 /// `text` with blanks behind it, `length` characters in all.
 pub(crate) fn padded(text: &str, length: usize) -> Arc<str> {
     // Counting characters is needed only where the bytes do not decide.

@@ -102,6 +102,16 @@ pub(crate) fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> R
     }
     Ok(())
 }
+/// Is the key of a text of the type the text as it is?
+pub(crate) fn is_text_as_it_is(type_oid: Oid) -> bool {
+    type_oid < FIRST_ORDER_TYPE && types::folding(type_oid).is_none()
+}
+/// What [`encode_key`] makes of a text whose key is the text as it is.
+pub(crate) fn append_text(text: &[u8], out: &mut Vec<u8>) {
+    out.push(VALUE_MARKER);
+    out.extend_from_slice(text);
+    out.push(0);
+}
 /// How long the encoded values of a type are.
 enum EncodedLength {
     Bytes(usize),

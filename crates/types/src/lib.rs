@@ -39,9 +39,11 @@ pub(crate) mod range_aggregate;
 pub mod row;
 pub mod row_shape;
 pub mod snapshot;
+pub mod stored_columns;
 pub mod template;
 pub mod trigram;
 pub mod types;
+pub mod vector;
 pub mod width;
 
 pub use context::{EvalContext, FormatSettings, ValueHost};

@@ -15,6 +15,8 @@ mod tests;
 pub use grouped::GroupedNumeric;
 pub(crate) use grouped::NumericKind;
 pub use short::ShortNumeric;
+/// The most decimals of a short number.
+pub(crate) const SHORT_DECIMALS_MAX: u8 = short::DECIMALS_MAX as u8;
 
 use kilndb_base::{Error, Result, sqlstate};
 use std::borrow::Cow;

@@ -8,7 +8,7 @@
 
 use crate::acl::AclItem;
 use crate::network::Inet;
-use crate::numeric::{Numeric, NumericDigits, NumericKind};
+use crate::numeric::{Numeric, NumericDigits, NumericKind, ShortNumeric};
 use crate::range::{self, Multirange, Range, RangeBound, RangeType};
 use crate::row_shape::StoredShape;
 use crate::types::{self, OpaqueValue};
@@ -92,6 +92,10 @@ impl ColumnLayout {
     /// A column whose values are stored with a field for each attribute that their type has ever had.
     pub fn shape_by(&mut self, shape: Arc<StoredShape>) {
         self.shape = Some(shape);
+    }
+    /// Are its values stored with a field for each attribute that their type has ever had?
+    pub(crate) fn is_shaped(&self) -> bool {
+        self.shape.is_some()
     }
     /// What is stored, where that is not the value as it is.
     fn shaped(&self, value: &Datum) -> Option<Datum> {
@@ -735,6 +739,18 @@ pub fn decode_at(column: &ColumnLayout, bytes: &[u8], start: u32) -> Result<Datu
     }
     let bytes = bytes.get(start as usize..).ok_or_else(corrupted)?;
     get_wanted(column, ColumnFetch::Value, &mut ByteReader::new(bytes)).ok_or_else(corrupted)
+}
+/// The value of a column that `bytes` begin with.
+pub(crate) fn decode_wanted_at(column: &ColumnLayout, bytes: &[u8]) -> Result<Datum> {
+    get_wanted(column, ColumnFetch::Value, &mut ByteReader::new(bytes)).ok_or_else(corrupted)
+}
+/// A stored numeric; None: it is no short one.
+#[inline]
+pub(crate) fn short_numeric(bytes: &[u8]) -> Option<ShortNumeric> {
+    match get_numeric(bytes)? {
+        Numeric::Short(number) => Some(number),
+        Numeric::Grouped(_) => None,
+    }
 }
 /// The text of a column of [`PhysicalType::Text`] that begins at `start`, in place.
 pub fn text_at(bytes: &[u8], start: u32) -> Result<&str> {

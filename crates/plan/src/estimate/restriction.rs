@@ -477,11 +477,11 @@ pub(super) fn evaluated_row(e: &CExpr, eval: Option<&EvalContext<'_>>, row: &[Da
             _ => None,
         },
         CExpr::Once { arg, .. } => of(arg),
-        CExpr::Call1 { f, strict, arg } => call(*f, *strict, std::slice::from_ref(&**arg)),
-        CExpr::Call2 { f, strict, args } => call(*f, *strict, &args[..]),
+        CExpr::Call1 { call: c, arg } => call(c.f, c.strict, std::slice::from_ref(&**arg)),
+        CExpr::Call2 { call: c, args } => call(c.f, c.strict, &args[..]),
         CExpr::Arithmetic { f, args, .. } => call(*f, true, &args[..]),
-        CExpr::Call { f, strict, args } => call(*f, *strict, args),
-        CExpr::Cast { f, typmod, explicit, arg } => match of(arg)? {
+        CExpr::Call { call: c, args } => call(c.f, c.strict, args),
+        CExpr::Cast { f, typmod, explicit, arg, .. } => match of(arg)? {
             Datum::Null => Some(Datum::Null),
             value => f(&value, *typmod, *explicit, eval?).ok(),
         },

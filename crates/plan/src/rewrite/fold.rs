@@ -318,7 +318,7 @@ impl<'a> Rewriter<'a> {
                 }
                 _ => None,
             },
-            CExpr::Cast { f, typmod, explicit, arg } => match &**arg {
+            CExpr::Cast { f, typmod, explicit, arg, .. } => match &**arg {
                 CExpr::Const(value) => Some(f(value, *typmod, *explicit, cx)),
                 _ => None,
             },

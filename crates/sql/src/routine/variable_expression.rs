@@ -90,14 +90,14 @@ impl Operation {
         Some(match e {
             CExpr::Const(d) => Operation::Const(d.clone()),
             CExpr::Param(n) => Operation::Variable(uses.get(*n)?.number),
-            CExpr::Call1 { f, strict, arg } => Operation::Call1 { f: *f, strict: *strict, arg: boxed(arg)? },
-            CExpr::Call2 { f, strict, args } => Operation::Call2 { f: *f, strict: *strict, args: pair(args)? },
-            CExpr::Call { f, strict, args } => Operation::Call { f: *f, strict: *strict, args: list(args)? },
+            CExpr::Call1 { call, arg } => Operation::Call1 { f: call.f, strict: call.strict, arg: boxed(arg)? },
+            CExpr::Call2 { call, args } => Operation::Call2 { f: call.f, strict: call.strict, args: pair(args)? },
+            CExpr::Call { call, args } => Operation::Call { f: call.f, strict: call.strict, args: list(args)? },
             CExpr::CompareInt { op, args } => Operation::CompareInt { op: *op, args: pair(args)? },
             CExpr::Arithmetic { op, wide, f, args } => {
                 Operation::Arithmetic { op: *op, wide: *wide, f: *f, args: pair(args)? }
             }
-            CExpr::Cast { f, typmod, explicit, arg } => {
+            CExpr::Cast { f, typmod, explicit, arg, .. } => {
                 Operation::Cast { f: *f, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
             }
             CExpr::InOut { from, to, typmod, explicit, arg } if is_self_contained(*from) && is_self_contained(*to) => {

@@ -218,8 +218,14 @@ impl Relation {
     }
     /// Visible rows of one block (as of its current contents). Scan: for block in 0..pages().
     pub fn scan_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
+        batch.clear();
+        self.append_block(block, snapshot, batch)
+    }
+    /// As [`Relation::scan_block`], behind the rows that the batch has.
+    pub fn append_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
+        let before = batch.rows.len();
         self.read_block(block, snapshot, batch)?;
-        let rows = batch.rows.len();
+        let rows = batch.rows.len() - before;
         trace::note(|| TracedOperation::ReadBlock { heap: self.id(), block, rows, is_count: false });
         Ok(())
     }
@@ -229,8 +235,10 @@ impl Relation {
         let horizon = self.core.undo.horizon();
         let mut later: Vec<(usize, u64)> = Vec::new();
         let mut roomy = false;
+        let (rows_before, bytes_before) = (batch.rows.len(), batch.bytes.len());
         self.items(block, |v| {
-            batch.clear();
+            batch.rows.truncate(rows_before);
+            batch.bytes.truncate(bytes_before);
             later.clear();
             // All items are copied at once.
             let upper = v.u16(at::UPPER);
@@ -244,13 +252,16 @@ impl Relation {
                 if word & (DELETED | FORWARD) != 0 || word & ADDRESS >= horizon {
                     later.push((batch.rows.len(), word));
                 }
-                let start = off + hp::WORD - upper;
+                let start = bytes_before + off + hp::WORD - upper;
                 batch.rows.push((RowId { block, slot: slot as u16 }, start as u32, (start + len - hp::WORD) as u32));
             }
             let free = v.u16(at::UPPER).saturating_sub(crate::page::HEADER + 4 * v.u16(at::COUNT)) + v.u16(at::GARBAGE);
             roomy = free > crate::page::PAGE / 2;
         })?
-        .unwrap_or_else(|| batch.clear());
+        .unwrap_or_else(|| {
+            batch.rows.truncate(rows_before);
+            batch.bytes.truncate(bytes_before);
+        });
         if roomy && block + 1 < self.pages() {
             self.hint(block);
         }
@@ -305,16 +316,15 @@ impl Relation {
             }
         }
         if !gone.is_empty() {
-            let mut index = 0;
+            let mut kept = rows_before;
             let mut next = gone.iter().peekable();
-            batch.rows.retain(|_| {
-                let drop = next.peek() == Some(&&index);
-                if drop {
-                    next.next();
+            for index in rows_before..batch.rows.len() {
+                if next.next_if(|gone| **gone == index).is_none() {
+                    batch.rows[kept] = batch.rows[index];
+                    kept += 1;
                 }
-                index += 1;
-                !drop
-            });
+            }
+            batch.rows.truncate(kept);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::ScalarFn;
 use super::rows::RowsFn;
 use super::table::DESCRIPTORS;
 use crate::aggregates::AggregateFn;
+use crate::vector::{self, VectorFn};
 use kilndb_base::Oid;
 
 pub struct FunctionDescriptor {
@@ -21,6 +22,8 @@ pub struct FunctionDescriptor {
     pub strict: bool,
     pub kind: FunctionKind,
     pub support: Support,
+    /// Computes the function for many rows at a time.
+    pub vector: Option<VectorFn>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,7 +158,7 @@ pub(super) const fn f(
     kind: FunctionKind,
     support: Support,
 ) -> FunctionDescriptor {
-    FunctionDescriptor { oid, name, volatility, strict, kind, support }
+    FunctionDescriptor { oid, name, volatility, strict, kind, support, vector: vector::form(oid) }
 }
 
 /// The descriptor of a function by its OID; None: there is no such function in this build.

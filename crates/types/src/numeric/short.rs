@@ -57,7 +57,7 @@ impl ShortGroups {
 
 impl ShortNumeric {
     /// `decimals` is at most [`DECIMALS_MAX`], and `value` not `i64::MIN`.
-    pub(super) const fn at(value: i64, decimals: u8) -> ShortNumeric {
+    pub(crate) const fn at(value: i64, decimals: u8) -> ShortNumeric {
         ShortNumeric { value, above_decimals: NonZeroU8::MIN.saturating_add(decimals) }
     }
     #[inline]

@@ -1,0 +1,308 @@
+//! Grouping and aggregating rows that come as columns.
+//!
+//! Keys and arguments are computed for a batch of rows at once. Then the rows of each group are given to its aggregates
+//! together, if there are few groups in the batch, else one after the other.
+//!
+//! Invariant: nothing is added to a group before all of a batch's keys and arguments have been computed, so that a batch
+//! that fails can be taken one row after the other instead.
+
+use super::{AggregateState, COUNT_ANY, COUNT_STAR, GroupAggregate, RowScratch, of_set};
+use crate::columns::ColumnBatch;
+use crate::context::*;
+use crate::vector_program::ProgramState;
+use kilndb_base::{Oid, Result};
+use kilndb_plan::program::{AggregateProgram, VectorOperand};
+use kilndb_plan::{AggSpec, Op, PlanNode};
+use kilndb_spill::SpillPartitions;
+use kilndb_types::Datum;
+use kilndb_types::vector::{Rows, Vector};
+use std::sync::Arc;
+
+/// Rows of a group that are fewer than this are not listed for it.
+const LISTED_ROWS_MIN: usize = 4;
+
+/// What taking in columns needs beside the groups, and keeps from one batch to the next.
+#[derive(Default)]
+pub(super) struct ColumnScratch {
+    batch: ColumnBatch,
+    program: ProgramState,
+    key: Vec<u8>,
+    last_key: Vec<u8>,
+    /// The rows that have found their group, with its number.
+    found: Vec<(u32, u32)>,
+    /// By group: its list in this batch, and the number of the batch that this is of.
+    list_of: Vec<(u32, u64)>,
+    batch_number: u64,
+    /// The groups that the batch has rows of, and these rows.
+    listed: Vec<u32>,
+    lists: Vec<Vec<u32>>,
+    filtered: Vec<u32>,
+}
+
+/// What a grouping set is of all grouping columns, and its number.
+#[derive(Clone, Copy)]
+struct GroupingSet<'a> {
+    number: usize,
+    columns: &'a [usize],
+    types: &'a [Oid],
+}
+
+/// The values of a batch: those of keys and arguments.
+#[derive(Clone, Copy)]
+struct BatchValues<'a> {
+    program: &'a AggregateProgram,
+    state: &'a ProgramState,
+    columns: &'a [Vector],
+}
+
+impl<'a> BatchValues<'a> {
+    fn get(&self, result: usize) -> &'a Vector {
+        let at = self.program.program.results.get(result).copied().unwrap_or(VectorOperand::Register(0));
+        self.state.result(self.columns, at)
+    }
+}
+
+impl AggregateState {
+    /// The program to take in the input as columns by. None: it has rows, or calls that want one row after the other.
+    fn column_program<'n>(&self, node: &'n PlanNode) -> Option<&'n AggregateProgram> {
+        let Op::Aggregate { input, groups, aggs, program, .. } = &node.op else { return None };
+        self.unary.input.has_columns().then(|| program.of(groups, aggs, input.width)).flatten()
+    }
+
+    /// Takes in all of the input as columns. False: it cannot.
+    pub(super) fn collect_columns(
+        &mut self,
+        node: &Arc<PlanNode>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        let Some(program) = self.column_program(node) else { return Ok(false) };
+        let mut scratch = self.columns.take().unwrap_or_default();
+        let done = self.take_columns(node, program, &mut scratch, rt, cx);
+        self.columns = Some(scratch);
+        done.map(|()| true)
+    }
+
+    fn take_columns(
+        &mut self,
+        node: &Arc<PlanNode>,
+        program: &AggregateProgram,
+        scratch: &mut ColumnScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let mut rows = RowScratch::default();
+        while self.unary.input.fill_columns((&mut scratch.batch, &program.is_used), rt, cx)? {
+            let (columns, left) = scratch.batch.parts();
+            match scratch.program.run(&program.program, columns, left, rt, cx) {
+                Ok(()) => self.add_batch(node, program, scratch, cx)?,
+                Err(error) if error.is_interruption() => return Err(error),
+                // The rows will tell which of them fails, and how.
+                Err(_) => self.take_each(node, scratch, &mut rows, rt, cx)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in the rows of a batch one after the other.
+    fn take_each(
+        &mut self,
+        node: &Arc<PlanNode>,
+        scratch: &mut ColumnScratch,
+        rows: &mut RowScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let mut row = Vec::new();
+        let (columns, left) = scratch.batch.parts();
+        let Op::Aggregate { program, groups, aggs, .. } = &node.op else { return Ok(()) };
+        let is_used = program.of(groups, aggs, columns.len()).map_or(&[][..], |program| &program.is_used);
+        left.try_each(|position| {
+            row_of(columns, is_used, position, &mut row)?;
+            self.take_row(&node.op, &row, rows, rt, cx)
+        })
+    }
+
+    fn add_batch(
+        &mut self,
+        node: &Arc<PlanNode>,
+        program: &AggregateProgram,
+        scratch: &mut ColumnScratch,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let Op::Aggregate { groups, types, sets, aggs, .. } = &node.op else { return Ok(()) };
+        let (columns, rows) = scratch.batch.parts();
+        let values = BatchValues { program, state: &scratch.program, columns };
+        if groups.is_empty() && sets.as_ref().is_none_or(|sets| sets.len() == 1) {
+            return add_to_group(aggs, &mut self.groups[0].slots, rows, values, &mut scratch.filtered, cx);
+        }
+        let whole: Vec<usize> = (0..groups.len()).collect();
+        let one_set = [whole];
+        for (number, columns) in sets.as_deref().unwrap_or(&one_set).iter().enumerate() {
+            let set = GroupingSet { number, columns, types };
+            self.find_groups(
+                aggs,
+                set,
+                rows,
+                values,
+                (&mut scratch.found, &mut scratch.key, &mut scratch.last_key),
+                cx,
+            )?;
+            let mut lists = GroupLists {
+                found: &scratch.found,
+                list_of: &mut scratch.list_of,
+                listed: &mut scratch.listed,
+                lists: &mut scratch.lists,
+            };
+            scratch.batch_number += 1;
+            let positions = rows.positions();
+            if lists.sort(self.groups.len(), scratch.batch_number) {
+                for (group, list) in scratch.listed.iter().zip(&scratch.lists) {
+                    let slots = &mut self.groups[*group as usize].slots;
+                    let rows = Rows::Listed(list, positions);
+                    add_to_group(aggs, slots, rows, values, &mut scratch.filtered, cx)?;
+                }
+            } else {
+                for (row, group) in &scratch.found {
+                    let slots = &mut self.groups[*group as usize].slots;
+                    let rows = Rows::Listed(std::slice::from_ref(row), positions);
+                    add_to_group(aggs, slots, rows, values, &mut scratch.filtered, cx)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds or makes the groups of a batch's rows. Rows whose group has no room go to partitions.
+    fn find_groups(
+        &mut self,
+        aggs: &[AggSpec],
+        set: GroupingSet<'_>,
+        rows: Rows<'_>,
+        values: BatchValues<'_>,
+        (found, key, last_key): (&mut Vec<(u32, u32)>, &mut Vec<u8>, &mut Vec<u8>),
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        found.clear();
+        last_key.clear();
+        let mut last = 0;
+        rows.try_each(|row| {
+            key.clear();
+            key.extend([set.number as u8, (set.number >> 8) as u8]);
+            for column in set.columns {
+                values.get(*column).append_key(set.types[*column], row, key)?;
+            }
+            if key == last_key {
+                found.push((row as u32, last));
+                return Ok(());
+            }
+            let number = match self.table.get(key.as_slice()) {
+                Some(group) => *group,
+                None => {
+                    let all = (0..set.types.len()).map(|c| values.get(c).get(row)).collect::<Result<Vec<Datum>>>()?;
+                    match self.add_group(aggs, key, set.number, of_set(&all, set.columns), cx)? {
+                        Some(group) => group as u32,
+                        None => return self.put_off(values, row, key, cx),
+                    }
+                }
+            };
+            std::mem::swap(key, last_key);
+            last = number;
+            found.push((row as u32, number));
+            Ok(())
+        })
+    }
+
+    /// Puts a row into the partition of its key.
+    fn put_off(&mut self, values: BatchValues<'_>, row: usize, key: &[u8], cx: &mut ExecContext<'_>) -> Result<()> {
+        let mut whole = Vec::new();
+        row_of(values.columns, &values.program.is_used, row, &mut whole)?;
+        let (level, budget) = (self.level, cx.hash_mem_bytes);
+        self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget)).push(key, &whole, cx.io())
+    }
+}
+
+/// The used columns of a row as values, NULL for the others.
+fn row_of(columns: &[Vector], is_used: &[bool], position: usize, row: &mut Vec<Datum>) -> Result<()> {
+    row.clear();
+    for (column, is_used) in columns.iter().zip(is_used) {
+        row.push(if *is_used { column.get(position)? } else { Datum::Null });
+    }
+    Ok(())
+}
+
+/// The rows of a batch by group.
+struct GroupLists<'a> {
+    found: &'a [(u32, u32)],
+    list_of: &'a mut Vec<(u32, u64)>,
+    listed: &'a mut Vec<u32>,
+    lists: &'a mut Vec<Vec<u32>>,
+}
+
+impl GroupLists<'_> {
+    /// Lists each group's rows. False: there are so many groups that it is not worth while.
+    fn sort(&mut self, groups: usize, batch_number: u64) -> bool {
+        self.list_of.resize(groups.max(self.list_of.len()), (0, 0));
+        self.listed.clear();
+        let most = self.found.len() / LISTED_ROWS_MIN;
+        for (row, group) in self.found {
+            let (list, of_batch) = &mut self.list_of[*group as usize];
+            if *of_batch != batch_number {
+                if self.listed.len() > most {
+                    return false;
+                }
+                (*list, *of_batch) = (self.listed.len() as u32, batch_number);
+                self.listed.push(*group);
+                if self.lists.len() < self.listed.len() {
+                    self.lists.push(Vec::new());
+                }
+                self.lists[*list as usize].clear();
+            }
+            self.lists[*list as usize].push(*row);
+        }
+        true
+    }
+}
+
+/// Adds rows of one group to its aggregates.
+fn add_to_group(
+    aggs: &[AggSpec],
+    slots: &mut [GroupAggregate],
+    rows: Rows<'_>,
+    values: BatchValues<'_>,
+    filtered: &mut Vec<u32>,
+    cx: &ExecContext<'_>,
+) -> Result<()> {
+    let argument_count: usize = aggs.iter().map(|a| a.args.len() + usize::from(a.filter.is_some())).sum();
+    let mut next = values.program.program.results.len() - argument_count;
+    for (a, slot) in aggs.iter().zip(slots) {
+        let mut of_aggregate = rows;
+        if a.filter.is_some() {
+            let condition = values.get(next);
+            next += 1;
+            rows.list_where(filtered, |row| condition.is_true(row));
+            of_aggregate = Rows::Listed(filtered, rows.positions());
+        }
+        let first = next;
+        next += a.args.len();
+        if of_aggregate.is_empty() {
+            continue;
+        }
+        match &mut slot.acc {
+            Some(acc) => match a.args.len() {
+                1 => acc.add_vectors(of_aggregate, &[values.get(first)], &cx.eval)?,
+                count => {
+                    let args: Vec<&Vector> = (first..first + count).map(|arg| values.get(arg)).collect();
+                    acc.add_vectors(of_aggregate, &args, &cx.eval)?;
+                }
+            },
+            None if a.oid == COUNT_STAR => slot.count += of_aggregate.len() as i64,
+            None => {
+                debug_assert!(a.oid == COUNT_ANY, "only counts have no accumulator");
+                let arg = values.get(first);
+                of_aggregate.each(|row| slot.count += i64::from(!arg.is_null(row)));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,395 @@
+//! Runs programs over vectors (docs/decisions/0062).
+//!
+//! Whoever runs a program has a way to do the same one row after the other, and takes it when the program fails: so the
+//! error that is raised is that of the first row, in the order of its expressions.
+//!
+//! Invariants
+//! 1. A step computes only the rows that are left at it.
+//! 2. A failure leaves nothing behind but registers that the next run overwrites.
+//!
+//! Must not know: where rows come from (it asks a [`ColumnSource`]).
+
+use super::context::{ExecContext, RunState};
+use super::expr::Evaluate;
+use kilndb_base::{Error, Result};
+use kilndb_bind::ir::BoolTestKind;
+use kilndb_plan::expression::{compare_int, int_of};
+use kilndb_plan::program::{Truth, VectorOperand, VectorOperation, VectorProgram, VectorStep};
+use kilndb_types::vector::{self, Rows, Vector, VectorValues};
+use kilndb_types::{Datum, EvalContext};
+
+/// The columns of the rows that a program runs over.
+pub(crate) trait ColumnSource {
+    /// Makes the values of a column known for `rows`. From now on only `left` of all rows matter, which are `rows` and
+    /// maybe more.
+    fn load(&mut self, column: usize, rows: Rows<'_>, left: Rows<'_>) -> Result<()>;
+    /// The values of a column that was loaded.
+    fn column(&self, column: usize) -> &Vector;
+}
+
+/// Columns that are there.
+impl ColumnSource for [Vector] {
+    fn load(&mut self, _: usize, _: Rows<'_>, _: Rows<'_>) -> Result<()> {
+        Ok(())
+    }
+    fn column(&self, column: usize) -> &Vector {
+        &self[column]
+    }
+}
+
+/// The registers of a program, and the rows that its steps are narrowed to.
+#[derive(Default)]
+pub(crate) struct ProgramState {
+    registers: Vec<Vector>,
+    /// Lists of rows; those from `depth` on are spare.
+    lists: Vec<Vec<u32>>,
+    depth: usize,
+    /// How many lists a load that is not nested has seen.
+    base_depth: usize,
+    /// Rows without NULLs among the arguments of a call.
+    plain: Vec<u32>,
+    scratch: Vec<Datum>,
+    key: Vec<u8>,
+}
+
+fn rows_at<'l>(lists: &'l [Vec<u32>], depth: usize, rows: Rows<'l>) -> Rows<'l> {
+    match depth {
+        0 => rows,
+        depth => Rows::Listed(&lists[depth - 1], rows.positions()),
+    }
+}
+
+fn operand<'v, S: ColumnSource + ?Sized>(registers: &'v [Vector], source: &'v S, operand: VectorOperand) -> &'v Vector {
+    match operand {
+        VectorOperand::Register(register) => &registers[register],
+        VectorOperand::Column(column) => source.column(column),
+    }
+}
+
+/// A call of a function: for many rows, and for one.
+struct VectorCall<'c, K, F> {
+    args: &'c [&'c Vector],
+    is_strict: bool,
+    kernel: K,
+    scalar: F,
+}
+
+impl ProgramState {
+    /// The rows for which the condition is true, into `list`.
+    pub fn filter<S: ColumnSource + ?Sized>(
+        &mut self,
+        (program, list): (&VectorProgram, &mut Vec<u32>),
+        source: &mut S,
+        rows: Rows<'_>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        self.run(program, source, rows, rt, cx)?;
+        list.clear();
+        match self.depth {
+            0 => rows.each(|row| list.push(row as u32)),
+            depth => list.extend_from_slice(&self.lists[depth - 1]),
+        }
+        Ok(())
+    }
+
+    /// Where a result of the program's last run is.
+    pub fn result<'v, S: ColumnSource + ?Sized>(&'v self, source: &'v S, at: VectorOperand) -> &'v Vector {
+        operand(&self.registers, source, at)
+    }
+
+    pub fn run<S: ColumnSource + ?Sized>(
+        &mut self,
+        program: &VectorProgram,
+        source: &mut S,
+        rows: Rows<'_>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        (self.depth, self.base_depth) = (0, 0);
+        self.registers.resize_with(program.registers.max(self.registers.len()), Vector::default);
+        let mut next = 0;
+        while let Some(step) = program.steps.get(next) {
+            next += 1;
+            match step {
+                VectorStep::Narrow { by, to, if_none } => {
+                    if !self.narrow(source, rows, *by, *to) {
+                        next = *if_none;
+                    }
+                }
+                VectorStep::Widen => self.depth -= 1,
+                VectorStep::Load { column, is_nested } => {
+                    if !is_nested {
+                        self.base_depth = self.depth;
+                    }
+                    let left = rows_at(&self.lists, self.base_depth, rows);
+                    source.load(*column, rows_at(&self.lists, self.depth, rows), left)?;
+                }
+                other => self.step(other, source, rows, rt, cx)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// False: no row is left.
+    fn narrow<S: ColumnSource + ?Sized>(&mut self, source: &S, rows: Rows<'_>, by: VectorOperand, to: Truth) -> bool {
+        if self.lists.len() == self.depth {
+            self.lists.push(Vec::new());
+        }
+        let mut list = std::mem::take(&mut self.lists[self.depth]);
+        let rows = rows_at(&self.lists, self.depth, rows);
+        let by = operand(&self.registers, source, by);
+        match (to, &by.values) {
+            (Truth::True, VectorValues::Bools(values)) if !by.is_constant() && !by.nulls.has_any() => {
+                rows.list_where(&mut list, |row| values[row]);
+            }
+            (Truth::True, _) => rows.list_where(&mut list, |row| by.is_true(row)),
+            (Truth::NotTrue, _) => rows.list_where(&mut list, |row| !by.is_true(row)),
+            (Truth::NotFalse, _) => rows.list_where(&mut list, |row| !by.is_false(row)),
+            (Truth::Null, _) => rows.list_where(&mut list, |row| by.is_null(row)),
+        }
+        let is_any = !list.is_empty();
+        self.lists[self.depth] = list;
+        self.depth += 1;
+        is_any
+    }
+
+    fn step<S: ColumnSource + ?Sized>(
+        &mut self,
+        step: &VectorStep,
+        source: &S,
+        rows: Rows<'_>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let rows = rows_at(&self.lists, self.depth, rows);
+        let into = match step {
+            VectorStep::Constant { into, .. }
+            | VectorStep::Call { into, .. }
+            | VectorStep::Not { into, .. }
+            | VectorStep::IsNull { into, .. }
+            | VectorStep::BoolTest { into, .. }
+            | VectorStep::InSet { into, .. }
+            | VectorStep::Rowwise { into, .. }
+            | VectorStep::Begin { into, .. }
+            | VectorStep::Join { into, .. }
+            | VectorStep::Blend { into, .. } => *into,
+            VectorStep::Narrow { .. } | VectorStep::Widen | VectorStep::Load { .. } => {
+                return Err(Error::internal("a step without a register"));
+            }
+        };
+        // No step reads the register that it writes, so that it can be taken out.
+        let mut out = std::mem::take(&mut self.registers[into]);
+        let registers = &self.registers;
+        match step {
+            VectorStep::Constant { value, .. } => {
+                let value = value.eval(&[], rt, cx)?;
+                out.make_constant(value);
+            }
+            VectorStep::Call { operation, args, .. } => {
+                let args: Vec<&Vector> = args.iter().map(|at| operand(registers, source, *at)).collect();
+                call(operation, &args, (rows, &mut self.plain), &mut out, rt, cx)?;
+            }
+            VectorStep::Not { arg, .. } => {
+                let arg = operand(registers, source, *arg);
+                let found = out.start_bools(rows.positions());
+                rows.each(|row| found[row] = arg.is_false(row));
+                copy_nulls(&[arg], rows, &mut out);
+            }
+            VectorStep::IsNull { arg, negated, .. } => {
+                let arg = operand(registers, source, *arg);
+                let found = out.start_bools(rows.positions());
+                rows.each(|row| found[row] = arg.is_null(row) != *negated);
+            }
+            VectorStep::BoolTest { arg, test, .. } => {
+                let arg = operand(registers, source, *arg);
+                let found = out.start_bools(rows.positions());
+                use BoolTestKind as B;
+                rows.each(|row| {
+                    found[row] = match test {
+                        B::True => arg.is_true(row),
+                        B::NotTrue => !arg.is_true(row),
+                        B::False => arg.is_false(row),
+                        B::NotFalse => !arg.is_false(row),
+                        B::Unknown => arg.is_null(row),
+                        B::NotUnknown => !arg.is_null(row),
+                    }
+                });
+            }
+            VectorStep::InSet { arg, ty, set, has_null, negated, .. } => {
+                let arg = operand(registers, source, *arg);
+                out.start_bools(rows.positions());
+                let key = &mut self.key;
+                rows.try_each(|row| {
+                    key.clear();
+                    let value = if arg.is_null(row) {
+                        Datum::Null
+                    } else {
+                        arg.append_key(*ty, row, key)?;
+                        match set.contains(key.as_slice()) {
+                            true => Datum::Bool(!negated),
+                            false if *has_null => Datum::Null,
+                            false => Datum::Bool(*negated),
+                        }
+                    };
+                    out.put(row, value);
+                    Ok::<(), Error>(())
+                })?;
+            }
+            VectorStep::Rowwise { value, columns, .. } => {
+                out.start(rows.positions());
+                let scratch = &mut self.scratch;
+                scratch.clear();
+                scratch.resize(columns.last().map_or(0, |last| last + 1), Datum::Null);
+                rows.try_each(|row| {
+                    for column in columns {
+                        scratch[*column] = source.column(*column).get(row)?;
+                    }
+                    rt.pace.step(cx.park)?;
+                    out.put(row, value.eval(scratch, rt, cx)?);
+                    Ok::<(), Error>(())
+                })?;
+            }
+            VectorStep::Begin { value: Some(value), .. } => {
+                let found = out.start_bools(rows.positions());
+                rows.each(|row| found[row] = *value);
+            }
+            VectorStep::Begin { value: None, .. } => {
+                out.start(rows.positions());
+                rows.each(|row| out.nulls.set(row));
+            }
+            VectorStep::Join { is_and, from, .. } => join(*is_and, operand(registers, source, *from), rows, &mut out),
+            VectorStep::Blend { from, .. } => out.copy_rows(operand(registers, source, *from), rows)?,
+            VectorStep::Narrow { .. } | VectorStep::Widen | VectorStep::Load { .. } => {}
+        }
+        self.registers[into] = out;
+        Ok(())
+    }
+}
+
+/// `out AND from`, or `out OR from`, where `out` has not been decided yet.
+fn join(is_and: bool, from: &Vector, rows: Rows<'_>, out: &mut Vector) {
+    let Vector { values: VectorValues::Bools(found), nulls, .. } = out else { return };
+    rows.each(|row| {
+        let decides = if is_and { from.is_false(row) } else { from.is_true(row) };
+        if decides {
+            found[row] = !is_and;
+            nulls.unset(row);
+        } else if from.is_null(row) {
+            nulls.set(row);
+        }
+    });
+}
+
+/// Makes those rows NULL that are NULL in one of the vectors.
+fn copy_nulls(from: &[&Vector], rows: Rows<'_>, out: &mut Vector) {
+    for arg in from.iter().filter(|arg| arg.nulls.has_any()) {
+        rows.each(|row| {
+            if arg.is_null(row) {
+                out.nulls.set(row);
+            }
+        });
+    }
+}
+
+#[inline(never)]
+fn call(
+    operation: &VectorOperation,
+    args: &[&Vector],
+    (rows, plain): (Rows<'_>, &mut Vec<u32>),
+    out: &mut Vector,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    match *operation {
+        VectorOperation::Scalar(call) => VectorCall {
+            args,
+            is_strict: call.strict,
+            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| {
+                call.vector.is_some_and(|vector| vector(rows, args, out))
+            },
+            scalar: |args: &[Datum], eval: &EvalContext<'_>| (call.f)(eval, args),
+        }
+        .run((rows, plain), out, rt, cx),
+        VectorOperation::CompareInt(op) => VectorCall {
+            args,
+            is_strict: true,
+            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| vector::compare_integers(op, rows, args, out),
+            scalar: |args: &[Datum], _: &EvalContext<'_>| match (int_of(&args[0]), int_of(&args[1])) {
+                (Some(l), Some(r)) => Ok(Datum::Bool(compare_int(op, l, r))),
+                _ => Ok(Datum::Null),
+            },
+        }
+        .run((rows, plain), out, rt, cx),
+        VectorOperation::Arithmetic { op, wide, f } => VectorCall {
+            args,
+            is_strict: true,
+            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| {
+                vector::integer_arithmetic(op, wide, rows, args, out)
+            },
+            scalar: |args: &[Datum], eval: &EvalContext<'_>| f(eval, args),
+        }
+        .run((rows, plain), out, rt, cx),
+        VectorOperation::Cast { f, typmod, explicit, vector } => VectorCall {
+            args,
+            is_strict: true,
+            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| {
+                vector.is_some_and(|vector| vector(rows, args, out))
+            },
+            scalar: |args: &[Datum], eval: &EvalContext<'_>| f(&args[0], typmod, explicit, eval),
+        }
+        .run((rows, plain), out, rt, cx),
+    }
+}
+
+impl<K, F> VectorCall<'_, K, F>
+where
+    K: Fn(Rows<'_>, &[&Vector], &mut Vector) -> bool,
+    F: Fn(&[Datum], &EvalContext<'_>) -> Result<Datum>,
+{
+    fn run(
+        &self,
+        (rows, plain): (Rows<'_>, &mut Vec<u32>),
+        out: &mut Vector,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let args = self.args;
+        if args.iter().all(|arg| arg.is_constant()) {
+            return self.run_once(out, rt, cx);
+        }
+        let has_nulls = self.is_strict && args.iter().any(|arg| arg.nulls.has_any());
+        let wanted = if has_nulls {
+            rows.list_where(plain, |row| args.iter().all(|arg| !arg.is_null(row)));
+            Rows::Listed(plain, rows.positions())
+        } else {
+            rows
+        };
+        if !(self.kernel)(wanted, args, out) {
+            out.start(rows.positions());
+            let mut values: Vec<Datum> = Vec::with_capacity(args.len());
+            wanted.try_each(|row| {
+                values.clear();
+                for arg in args {
+                    values.push(arg.get(row)?);
+                }
+                rt.pace.step(cx.park)?;
+                out.put(row, (self.scalar)(&values, &cx.eval)?);
+                Ok::<(), Error>(())
+            })?;
+        }
+        if has_nulls {
+            copy_nulls(args, rows, out);
+        }
+        Ok(())
+    }
+
+    /// Constants give a constant.
+    fn run_once(&self, out: &mut Vector, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let values = self.args.iter().map(|arg| arg.get(0)).collect::<Result<Vec<Datum>>>()?;
+        rt.pace.step(cx.park)?;
+        let is_null = self.is_strict && values.iter().any(Datum::is_null);
+        out.make_constant(if is_null { Datum::Null } else { (self.scalar)(&values, &cx.eval)? });
+        Ok(())
+    }
+}
