@@ -9,6 +9,7 @@ use self::columns::ColumnScratch;
 use super::context::*;
 use super::expr::Evaluate;
 use super::hash::{ENTRY_BYTES, KeyMap, budget_of_reader};
+use super::key_index::KeyIndex;
 use super::state::{NodeState, UnaryInput};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::expression::CExpr;
@@ -53,7 +54,7 @@ enum AggregatePhase {
 pub(crate) struct AggregateState {
     pub unary: UnaryInput,
     groups: Vec<AggregateGroup>,
-    table: KeyMap,
+    table: KeyIndex,
     used_bytes: usize,
     phase: AggregatePhase,
     next: usize,
@@ -134,7 +135,7 @@ impl AggregateState {
         AggregateState {
             unary,
             groups: Vec::new(),
-            table: KeyMap::default(),
+            table: KeyIndex::default(),
             used_bytes: 0,
             phase: AggregatePhase::Collect,
             next: 0,
@@ -243,7 +244,7 @@ impl AggregateState {
             self.phase = AggregatePhase::Done;
             return Ok(());
         };
-        self.table = KeyMap::default();
+        self.table = KeyIndex::default();
         self.used_bytes = 0;
         self.level = level;
         self.reading = Some(file);
@@ -282,7 +283,7 @@ impl AggregateState {
         sort_bytes: usize,
     ) -> Result<()> {
         let slots = aggs.iter().map(|a| new_slot(a, sort_bytes)).collect::<Result<Vec<_>>>()?;
-        self.table.insert(key.into(), self.groups.len() as u32);
+        self.table.insert(key, self.groups.len() as u32);
         self.groups.push(AggregateGroup { values, set, slots });
         Ok(())
     }
@@ -338,24 +339,19 @@ impl AggregateState {
         let Op::Aggregate { aggs, .. } = &node.op else { return Ok(()) };
         self.used_bytes += other.used_bytes;
         let mut groups: Vec<Option<AggregateGroup>> = other.groups.into_iter().map(Some).collect();
-        for (key, number) in other.table {
-            let Some(group) = groups.get_mut(number as usize).and_then(Option::take) else { continue };
-            let Some(mine) = self.table.get(&*key).and_then(|n| self.groups.get_mut(*n as usize)) else {
+        let mut failure = None;
+        other.table.each(|key, number| {
+            let Some(group) = groups.get_mut(number as usize).and_then(Option::take) else { return };
+            let Some(mine) = self.table.get(key).and_then(|n| self.groups.get_mut(n as usize)) else {
                 self.table.insert(key, self.groups.len() as u32);
                 self.groups.push(group);
-                continue;
+                return;
             };
-            assert!(mine.slots.len() == group.slots.len(), "all parts compute the same aggregates");
-            for ((slot, other), a) in mine.slots.iter_mut().zip(group.slots).zip(aggs) {
-                slot.count += other.count;
-                if let (Some(acc), Some(other)) = (&mut slot.acc, other.acc) {
-                    let part =
-                        other.partial().ok_or_else(|| Error::internal(format!("aggregate {} has no parts", a.name)))?;
-                    acc.absorb(part, &cx.eval)?;
-                }
+            if let Err(error) = mine.absorb(group, aggs, cx) {
+                failure.get_or_insert(error);
             }
-        }
-        Ok(())
+        });
+        failure.map_or(Ok(()), Err)
     }
 
     /// Reads the input itself, not one of its partitions.
@@ -401,7 +397,7 @@ impl AggregateState {
                 None => types.iter().zip(&*values).try_for_each(|(ty, value)| key::hash_equal_key(*ty, value, k))?,
             }
             let number = match self.table.get(k.as_slice()) {
-                Some(g) => Some(*g as usize),
+                Some(g) => Some(g as usize),
                 None => {
                     let of_group = set.map_or_else(|| values.clone(), |set| of_set(values, set));
                     self.add_group(aggs, k, n, of_group, cx)?
@@ -441,7 +437,7 @@ impl AggregateState {
             }
             row.clear();
             let number = match self.table.get(cursor.key()) {
-                Some(g) => Some(*g as usize),
+                Some(g) => Some(g as usize),
                 None => {
                     row::decode_self_describing(cursor.row(), input.width, &mut row)?;
                     eval_groups(groups, &row, &mut values, rt, cx)?;
@@ -593,6 +589,22 @@ fn add(
         return Ok(kept.bytes() as isize - before as isize);
     }
     slot.add(args, cx).map(|()| 0)
+}
+
+impl AggregateGroup {
+    /// Adds what another thread has gathered of the same group.
+    fn absorb(&mut self, other: AggregateGroup, aggs: &[AggSpec], cx: &ExecContext<'_>) -> Result<()> {
+        assert!(self.slots.len() == other.slots.len(), "all parts compute the same aggregates");
+        for ((slot, other), a) in self.slots.iter_mut().zip(other.slots).zip(aggs) {
+            slot.count += other.count;
+            if let (Some(acc), Some(other)) = (&mut slot.acc, other.acc) {
+                let part =
+                    other.partial().ok_or_else(|| Error::internal(format!("aggregate {} has no parts", a.name)))?;
+                acc.absorb(part, &cx.eval)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl GroupAggregate {

@@ -1,5 +1,8 @@
 //! Rows as columns, between operators.
 
+use super::context::{Batch, ExecContext, RunState};
+use super::state::NodeState;
+use kilndb_base::Result;
 use kilndb_types::vector::{Rows, Vector};
 
 /// Some rows, each column of them in a vector.
@@ -12,7 +15,55 @@ pub(crate) struct ColumnBatch {
     list: Vec<u32>,
 }
 
+/// An operator's input as columns, whether it has them or rows.
+#[derive(Default)]
+pub(crate) struct ColumnInput {
+    pub batch: ColumnBatch,
+    rows: Batch,
+}
+
+impl ColumnInput {
+    /// The next rows, of whose columns only those in `is_used` are there. False: there are no more.
+    pub fn fill(
+        &mut self,
+        node: &mut NodeState,
+        is_used: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        if node.has_columns() {
+            return node.fill_columns((&mut self.batch, is_used), rt, cx);
+        }
+        if self.rows.width != is_used.len() || self.rows.max == 0 {
+            self.rows = Batch::new(is_used.len());
+        }
+        let is_filled = node.fill(&mut self.rows, rt, cx)?;
+        self.batch.take_values(&mut self.rows, is_used);
+        Ok(is_filled)
+    }
+}
+
 impl ColumnBatch {
+    /// Has the rows of a batch, of whose columns only those in `is_used` are there. Their values are taken out of it.
+    pub fn take_values(&mut self, rows: &mut Batch, is_used: &[bool]) {
+        self.start(rows.rows, is_used.len());
+        for row in 0..rows.rows {
+            let values = rows.data[row * rows.width..].iter_mut();
+            for ((value, vector), is_used) in values.zip(&mut self.columns).zip(is_used) {
+                if *is_used {
+                    vector.put(row, std::mem::take(value));
+                }
+            }
+        }
+    }
+    /// Has so many rows, at all positions, whose values are still to be written.
+    pub fn start(&mut self, rows: usize, columns: usize) {
+        self.columns.resize_with(columns, Vector::default);
+        self.columns.iter_mut().for_each(|vector| vector.start(rows));
+        self.positions = rows;
+        self.list.clear();
+        self.list.extend(0..rows as u32);
+    }
     pub fn clear(&mut self) {
         self.positions = 0;
         self.list.clear();
@@ -35,5 +86,9 @@ impl ColumnBatch {
             true => Rows::All(self.positions),
             false => Rows::Listed(&self.list, self.positions),
         }
+    }
+    /// The positions that have rows.
+    pub fn list(&self) -> &[u32] {
+        &self.list
     }
 }

@@ -4,7 +4,8 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::hash::{ENTRY_BYTES, KeyMap};
+use super::hash::ENTRY_BYTES;
+use super::key_index::KeyIndex;
 use kilndb_base::{Oid, Result};
 use kilndb_plan::expression::CExpr;
 use kilndb_spill::row_bytes;
@@ -21,7 +22,7 @@ pub(super) struct HashTable {
     chunks: Vec<Vec<Datum>>,
     pub count: usize,
     /// Key → first row with it; chains through `next_row`.
-    map: KeyMap,
+    map: KeyIndex,
     pub next_row: Vec<u32>,
     pub matched: Vec<bool>,
     pub bytes: usize,
@@ -36,12 +37,9 @@ impl HashTable {
         let number = self.count as u32;
         let mut next = NONE;
         if !key.is_empty() {
-            match self.map.get_mut(key) {
-                Some(first) => next = std::mem::replace(first, number),
-                None => {
-                    self.map.insert(key.into(), number);
-                    self.bytes += key.len() + ENTRY_BYTES;
-                }
+            match self.map.insert(key, number) {
+                Some(first) => next = first,
+                None => self.bytes += key.len() + ENTRY_BYTES,
             }
         }
         self.next_row.push(next);
@@ -61,7 +59,7 @@ impl HashTable {
         self.chunks.get(i / CHUNK_ROWS).and_then(|c| c.get(from..from + self.width)).unwrap_or(&[])
     }
     pub fn first(&self, key: &[u8]) -> u32 {
-        if key.is_empty() { NONE } else { self.map.get(key).copied().unwrap_or(NONE) }
+        if key.is_empty() { NONE } else { self.map.get(key).unwrap_or(NONE) }
     }
     pub fn is_full(&self, budget: usize) -> bool {
         self.bytes > budget && self.count > 1 || self.count >= NONE as usize - 1

@@ -4,6 +4,9 @@
 //! pairs of partitions are joined one by one; a pair that splitting does not help is joined in passes, one per piece of
 //! the build side that fits.
 
+mod columns;
+
+use self::columns::JoinColumns;
 use super::context::*;
 use super::expr::Evaluate;
 use super::hash::budget_of_reader;
@@ -67,6 +70,8 @@ pub(crate) struct HashJoinState {
     batches: u64,
     peak_bytes: usize,
     disk_bytes: u64,
+    /// What joining columns keeps, once they have been asked for.
+    columns: Option<Box<JoinColumns>>,
 }
 
 /// Does an outer row without a partner belong to the result?
@@ -103,6 +108,7 @@ impl HashJoinState {
             batches: 0,
             peak_bytes: 0,
             disk_bytes: 0,
+            columns: None,
         }
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
@@ -115,6 +121,7 @@ impl HashJoinState {
         self.pass = None;
         self.sorted = None;
         self.spilled = false;
+        self.columns = None;
     }
     fn reset_probe(&mut self) {
         self.probe_batch.clear();
@@ -127,27 +134,30 @@ impl HashJoinState {
     /// Reads the build side; if it does not fit, partitions both.
     fn start(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
-        let Op::HashJoin { build, build_keys, types, kind, .. } = &node.op else { return Ok(()) };
-        let (io, budget) = (cx.io(), cx.hash_mem_bytes);
+        self.start_with(&node, &mut |_| Ok(false), rt, cx)
+    }
+
+    /// As [`HashJoinState::start`], with rows of the build side that were read before: `before` gives one after the
+    /// other.
+    fn start_with(
+        &mut self,
+        node: &PlanNode,
+        before: &mut dyn FnMut(&mut Vec<Datum>) -> Result<bool>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let Op::HashJoin { build, kind, .. } = &node.op else { return Ok(()) };
         self.table = HashTable::new(build.width);
         let mut parts: Option<SpillPartitions> = None;
+        let mut row = Vec::new();
+        while before(&mut row)? {
+            self.add_build_row(node, &mut row, &mut parts, rt, cx)?;
+        }
         let mut b = Batch::new(build.width);
         while self.build.fill(&mut b, rt, cx)? {
             for i in 0..b.rows {
-                key_of(build_keys, types, b.row(i), &mut self.key, rt, cx)?;
-                if self.key.is_empty() && !keeps_table(*kind) {
-                    continue;
-                }
-                match &mut parts {
-                    Some(parts) => parts.push(&self.key, b.row(i), io)?,
-                    None => {
-                        let row = &mut b.data[i * build.width..(i + 1) * build.width];
-                        self.table.push(&self.key, row.iter_mut().map(std::mem::take));
-                        if self.table.is_full(budget) {
-                            parts = Some(self.evict(build_keys, types, rt, cx)?);
-                        }
-                    }
-                }
+                let row = &mut b.data[i * build.width..(i + 1) * build.width];
+                self.add_build_row(node, row, &mut parts, rt, cx)?;
             }
         }
         self.peak_bytes = self.peak_bytes.max(self.table.bytes);
@@ -159,6 +169,32 @@ impl HashJoinState {
             self.probe_done = true;
         } else if self.table.count == 0 && matches!(kind, JoinKind::Inner | JoinKind::Semi | JoinKind::Right) {
             self.probe_done = true;
+        }
+        Ok(())
+    }
+
+    /// Adds a row, which is taken out, to the table or to the partitions that the table had to become.
+    fn add_build_row(
+        &mut self,
+        node: &PlanNode,
+        row: &mut [Datum],
+        parts: &mut Option<SpillPartitions>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let Op::HashJoin { build_keys, types, kind, .. } = &node.op else { return Ok(()) };
+        key_of(build_keys, types, row, &mut self.key, rt, cx)?;
+        if self.key.is_empty() && !keeps_table(*kind) {
+            return Ok(());
+        }
+        match parts {
+            Some(parts) => parts.push(&self.key, row, cx.io())?,
+            None => {
+                self.table.push(&self.key, row.iter_mut().map(std::mem::take));
+                if self.table.is_full(cx.hash_mem_bytes) {
+                    *parts = Some(self.evict(build_keys, types, rt, cx)?);
+                }
+            }
         }
         Ok(())
     }

@@ -28,6 +28,7 @@ mod index;
 mod inverted;
 mod join;
 pub mod key_ahead;
+mod key_index;
 mod key_search;
 mod lockrows;
 mod loop_table;

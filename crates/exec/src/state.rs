@@ -142,7 +142,11 @@ impl NodeState {
 
     /// Can it hand on its rows as columns?
     pub fn has_columns(&self) -> bool {
-        matches!(self, NodeState::Scan(scan) if scan.has_columns())
+        match self {
+            NodeState::Scan(scan) => scan.has_columns(),
+            NodeState::HashJoin(join) => join.has_columns(),
+            _ => false,
+        }
     }
 
     /// As [`NodeState::fill`], of a node that [has columns](NodeState::has_columns): of them only those in `is_used`.
@@ -155,11 +159,12 @@ impl NodeState {
         cx.park.step()?;
         out.clear();
         let begun = rt.counters.is_some().then(MeasureStart::now);
-        let NodeState::Scan(scan) = self else {
-            return Err(Error::internal("columns are asked of a node that has rows"));
-        };
-        let id = scan.node.id;
-        scan.next_columns(out, is_used, rt, cx)?;
+        let id = self.node_id();
+        match self {
+            NodeState::Scan(scan) => scan.next_columns(out, is_used, rt, cx)?,
+            NodeState::HashJoin(join) => join.next_columns(out, is_used, rt, cx)?,
+            _ => return Err(Error::internal("columns are asked of a node that has rows")),
+        }
         if let Some(begun) = begun
             && let Some(c) = rt.counters.as_mut().and_then(|c| c.get_mut(id))
         {

@@ -192,7 +192,17 @@ impl Planner<'_> {
         let order = if division.is_some() { RowOrder::default() } else { order };
         let keeps_order = !order.keys.is_empty();
         let (probe, build) = (probe.node, build.node);
-        let op = Op::HashJoin { probe, build, kind, probe_keys, build_keys, types, on, keeps_order };
+        let op = Op::HashJoin {
+            probe,
+            build,
+            kind,
+            probe_keys,
+            build_keys,
+            types,
+            on,
+            keeps_order,
+            program: Default::default(),
+        };
         let node = self.node_with(op, width, estimate, label, info);
         if let Some(division) = division {
             self.note_division(&node, division);

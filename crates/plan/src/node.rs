@@ -3,7 +3,7 @@
 use super::expression::CExpr;
 use super::expression::RoutineCall;
 use super::measured::MeasuredCost;
-use super::program::LazyAggregateProgram;
+use super::program::{LazyAggregateProgram, LazyJoinProgram};
 pub use super::scan_node::*;
 use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
@@ -400,6 +400,7 @@ pub enum Op {
         on: Option<CExpr>,
         /// The rows come in the order of the probe side.
         keeps_order: bool,
+        program: LazyJoinProgram,
     },
     /// Both sides are sorted by their keys, ascending with NULL last.
     MergeJoin {

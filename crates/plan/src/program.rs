@@ -250,6 +250,37 @@ fn aggregate_program(groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option
     Some(AggregateProgram { program, is_used })
 }
 
+/// The keys of a hash join's sides, and the condition on pairs of rows with equal keys.
+pub struct JoinProgram {
+    pub probe_keys: VectorProgram,
+    pub build_keys: VectorProgram,
+    /// Over the columns of the probe side, then those of the build side.
+    pub on: Option<VectorProgram>,
+}
+
+/// A join's program, made when it is first wanted. None: its expressions want one row after the other.
+#[derive(Default)]
+pub struct LazyJoinProgram(OnceLock<Option<JoinProgram>>);
+
+impl LazyJoinProgram {
+    pub fn of(&self, probe_keys: &[CExpr], build_keys: &[CExpr], on: Option<&CExpr>) -> Option<&JoinProgram> {
+        self.0.get_or_init(|| join_program(probe_keys, build_keys, on)).as_ref()
+    }
+}
+
+fn join_program(probe_keys: &[CExpr], build_keys: &[CExpr], on: Option<&CExpr>) -> Option<JoinProgram> {
+    let keys = |list: &[CExpr]| {
+        let mut values = ValuesBuilder::default();
+        list.iter().all(|key| values.add(key)).then(|| values.finish())
+    };
+    let on = match on.map(condition_program) {
+        None => None,
+        Some(ConditionProgram { program: Some(program), rest: None }) => Some(program),
+        Some(_) => return None,
+    };
+    Some(JoinProgram { probe_keys: keys(probe_keys)?, build_keys: keys(build_keys)?, on })
+}
+
 /// What a step computes from its operands: two steps with one key compute the same.
 #[derive(Clone, PartialEq)]
 enum StepKey {

@@ -197,7 +197,7 @@ impl AggregateState {
                 return Ok(());
             }
             let number = match self.table.get(key.as_slice()) {
-                Some(group) => *group,
+                Some(group) => group,
                 None => {
                     let all = (0..set.types.len()).map(|c| values.get(c).get(row)).collect::<Result<Vec<Datum>>>()?;
                     match self.add_group(aggs, key, set.number, of_set(&all, set.columns), cx)? {

@@ -25,6 +25,12 @@ impl ByteColumn {
         self.spans.clear();
         self.spans.resize(positions, (0, 0));
     }
+    pub(super) fn grow(&mut self, positions: usize) {
+        self.spans.resize(self.spans.len() + positions, (0, 0));
+    }
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes.len() + self.spans.len() * size_of::<(u32, u32)>()
+    }
     #[inline]
     pub fn get(&self, at: usize) -> &[u8] {
         let (from, to) = self.spans[at];

@@ -38,6 +38,9 @@ use kilndb_base::{Oid, Result};
 /// then the function is called for one row after the other, which also raises its errors.
 pub type VectorFn = fn(Rows<'_>, &[&Vector], &mut Vector) -> bool;
 
+/// Stands for a row that is not there.
+pub const NO_ROW: u32 = u32::MAX;
+
 /// Which [`Datum`] a word stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IntegerKind {
@@ -361,6 +364,129 @@ impl Vector {
             }
             _ => key::hash_equal_key(type_oid, &self.get(row)?, out),
         }
+    }
+    /// Appends the values of rows of another vector.
+    pub fn extend(&mut self, from: &Vector, rows: Rows<'_>) -> Result<()> {
+        use VectorValues as V;
+        let (mut next, count) = (self.positions, rows.len());
+        self.grow(count);
+        if self.form().is_none()
+            && let V::Integers(kind, _) = &from.values
+        {
+            self.take_integers(*kind);
+        }
+        match (&mut self.values, &from.values) {
+            (V::Integers(own, words), V::Integers(other, values)) if own == other && !from.is_constant => {
+                rows.each(|row| {
+                    words[next] = values[row];
+                    if from.nulls.is_null(row) {
+                        self.nulls.set(next);
+                    }
+                    next += 1;
+                });
+                Ok(())
+            }
+            _ => rows.try_each(|row| {
+                self.put_from(next, from, row)?;
+                next += 1;
+                Ok(())
+            }),
+        }
+    }
+    /// Writes the value of a row of another vector.
+    #[inline]
+    fn put_from(&mut self, at: usize, from: &Vector, row: usize) -> Result<()> {
+        if let (VectorValues::Bytes(own, column), VectorValues::Bytes(other, values)) = (&mut self.values, &from.values)
+            && own == other
+            && !self.is_fresh
+            && !from.is_null(row)
+            && column.put(at, values.get(from.at(row)))
+        {
+            self.nulls.unset(at);
+            return Ok(());
+        }
+        self.put(at, from.get(row)?);
+        Ok(())
+    }
+    /// So many positions more, which have no values yet.
+    fn grow(&mut self, positions: usize) {
+        // Nothing has been written to the buffers, or all positions have been.
+        let all = self.positions + positions;
+        self.nulls.grow(positions);
+        match &mut self.values {
+            VectorValues::Nothing => {}
+            VectorValues::Bools(v) => v.resize(all, false),
+            VectorValues::Integers(_, v) | VectorValues::Decimals(_, v) => v.resize(all, 0),
+            VectorValues::Doubles(v) => v.resize(all, 0.0),
+            VectorValues::Bytes(_, v) => v.grow(positions),
+            VectorValues::Datums(v) => v.resize(all, Datum::Null),
+        }
+        self.positions = all;
+    }
+    /// Has, in place of all values, those of a list of another vector's rows: NULL for [`NO_ROW`].
+    pub fn gather(&mut self, from: &Vector, list: &[u32]) -> Result<()> {
+        use VectorValues as V;
+        let has_nulls = from.nulls.has_any();
+        macro_rules! copy {
+            ($found:expr, $values:expr) => {{
+                let found = $found;
+                let mut is_whole = true;
+                for (value, row) in found.iter_mut().zip(list) {
+                    match $values.get(*row as usize) {
+                        Some(v) => *value = *v,
+                        None => is_whole = false,
+                    }
+                }
+                if has_nulls || !is_whole {
+                    self.note_nulls(from, list);
+                }
+                Ok(())
+            }};
+        }
+        match &from.values {
+            V::Bools(values) if !from.is_constant => copy!(self.start_bools(list.len()), values),
+            V::Integers(kind, values) if !from.is_constant => copy!(self.start_integers(*kind, list.len()), values),
+            V::Decimals(decimals, values) if !from.is_constant => {
+                copy!(self.start_decimals(*decimals, list.len()), values)
+            }
+            V::Doubles(values) if !from.is_constant => copy!(self.start_doubles(list.len()), values),
+            V::Bytes(kind, _) => {
+                self.start_bytes(*kind, list.len());
+                self.gather_each(from, list)
+            }
+            _ => {
+                self.start(list.len());
+                self.gather_each(from, list)
+            }
+        }
+    }
+    fn gather_each(&mut self, from: &Vector, list: &[u32]) -> Result<()> {
+        for (at, row) in list.iter().enumerate() {
+            match *row {
+                NO_ROW => self.put(at, Datum::Null),
+                row => self.put_from(at, from, row as usize)?,
+            }
+        }
+        Ok(())
+    }
+    fn note_nulls(&mut self, from: &Vector, list: &[u32]) {
+        for (at, row) in list.iter().enumerate() {
+            if *row == NO_ROW || from.nulls.is_null(*row as usize) {
+                self.nulls.set(at);
+            }
+        }
+    }
+    /// The memory of its values, beside what these point to.
+    pub fn heap_bytes(&self) -> usize {
+        let values = match &self.values {
+            VectorValues::Nothing => 0,
+            VectorValues::Bools(v) => v.len(),
+            VectorValues::Integers(_, v) | VectorValues::Decimals(_, v) => v.len() * 8,
+            VectorValues::Doubles(v) => v.len() * 8,
+            VectorValues::Bytes(_, v) => v.heap_bytes(),
+            VectorValues::Datums(v) => v.len() * size_of::<Datum>(),
+        };
+        values + self.nulls.heap_bytes()
     }
     /// Takes over the values of other rows of a vector: those for which it is read from now on.
     pub fn copy_rows(&mut self, from: &Vector, rows: Rows<'_>) -> Result<()> {

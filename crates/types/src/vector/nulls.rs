@@ -14,6 +14,16 @@ impl NullMask {
         self.positions = positions;
         self.has_any = false;
     }
+    /// So many positions more, none of which is NULL.
+    pub fn grow(&mut self, positions: usize) {
+        self.positions += positions;
+        if self.has_any {
+            self.words.resize(self.positions.div_ceil(64), 0);
+        }
+    }
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
     /// May there be a NULL?
     #[inline]
     pub fn has_any(&self) -> bool {

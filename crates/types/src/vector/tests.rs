@@ -214,3 +214,43 @@ fn any_value_comes_back_from_a_vector() {
         }
     }
 }
+
+#[test]
+fn rows_are_gathered_and_appended() {
+    let mut random = Random(13);
+    let kinds = ["int4", "int8", "date", "numeric", "float8", "bool", "text", "oid"];
+    for _ in 0..600 {
+        let mut whole = Vector::default();
+        let mut expected: Vec<Datum> = Vec::new();
+        let kind = random.pick(&kinds);
+        for _ in 0..random.below(4) {
+            let rows = 1 + random.below(80) as usize;
+            let kind = if random.below(8) == 0 { random.pick(&kinds) } else { kind };
+            let mut part = Vector::default();
+            part.start(rows);
+            for row in 0..rows {
+                part.put(row, if random.below(9) == 0 { Datum::Null } else { value(kind, &mut random) });
+            }
+            let listed: Vec<u32> = (0..rows as u32).filter(|_| random.below(3) > 0).collect();
+            let taken = if random.below(2) == 0 { Rows::All(rows) } else { Rows::Listed(&listed, rows) };
+            whole.extend(&part, taken).unwrap();
+            taken.each(|row| expected.push(part.get(row).unwrap()));
+        }
+        for (row, value) in expected.iter().enumerate() {
+            assert_eq!(format!("{:?}", whole.get(row).unwrap()), format!("{value:?}"));
+        }
+        let pick = |random: &mut Random| match random.below(expected.len() as u64 + 1) {
+            0 => super::NO_ROW,
+            n => n as u32 - 1,
+        };
+        let list: Vec<u32> = (0..random.below(90)).map(|_| pick(&mut random)).collect();
+        let mut gathered = Vector::default();
+        gathered.start(3);
+        gathered.put(1, value(kind, &mut random));
+        gathered.gather(&whole, &list).unwrap();
+        for (at, row) in list.iter().enumerate() {
+            let value = expected.get(*row as usize).cloned().unwrap_or_default();
+            assert_eq!(format!("{:?}", gathered.get(at).unwrap()), format!("{value:?}"));
+        }
+    }
+}

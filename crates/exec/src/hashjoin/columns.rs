@@ -1,0 +1,524 @@
+//! Hash joins of rows that come as columns, and leave as columns.
+//!
+//! The build side is kept as columns, of which only those that somebody uses. A batch of the probe side is joined in
+//! pieces: pairs of rows with equal keys are listed, the join's condition is asked of all pairs of a piece at once, and
+//! then the used columns of those that are left are gathered. If the build side does not fit, the join goes on with rows,
+//! in partitions ([`super`]).
+//!
+//! Invariants
+//! 1. Rows leave in the order of the probe side, unmatched ones among them.
+//! 2. Behind a row's pairs stands an end in the list, if the kind of join asks whether the row has found a partner.
+
+use super::{HashJoinState, keeps_table, keeps_unmatched};
+use crate::columns::{ColumnBatch, ColumnInput};
+use crate::context::*;
+use crate::expr::Evaluate;
+use crate::hash::ENTRY_BYTES;
+use crate::hash_table::NONE;
+use crate::key_index::KeyIndex;
+use crate::state::NodeState;
+use crate::vector_program::ProgramState;
+use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::ir::JoinKind;
+use kilndb_plan::expression::CExpr;
+use kilndb_plan::program::{JoinProgram, VectorProgram};
+use kilndb_plan::{Op, PlanNode};
+use kilndb_types::Datum;
+use kilndb_types::vector::{NO_ROW, Rows, Vector};
+use std::sync::Arc;
+
+/// A piece ends with the row that reaches so many pairs, or in the midst of its pairs, if they alone are as many again.
+const PIECE_PAIRS: usize = 2048;
+/// Stands in place of a build row behind the pairs of a probe row.
+const END: u32 = u32::MAX - 1;
+
+/// The build side.
+#[derive(Default)]
+struct ColumnTable {
+    columns: Vec<Vector>,
+    index: KeyIndex,
+    next_row: Vec<u32>,
+    matched: Vec<bool>,
+    key_bytes: usize,
+}
+
+#[derive(Default)]
+pub(super) struct JoinColumns {
+    is_started: bool,
+    table: ColumnTable,
+    input: ColumnInput,
+    keys: ProgramState,
+    on: ProgramState,
+    /// By column of the probe side, and of the build side: is it used?
+    used: (Vec<bool>, Vec<bool>),
+    /// The next row of the input's list, and the next row of the table that has its key, once that has been looked up.
+    next: usize,
+    chain: Option<u32>,
+    /// Has the row at hand found a partner?
+    has_partner: bool,
+    is_input_done: bool,
+    /// Rows of the table that have been looked at for a partner at the end.
+    tail: usize,
+    pairs: Vec<(u32, u32)>,
+    kept: PairLists,
+    key: Vec<u8>,
+    /// The pairs' columns that the condition uses.
+    pair_columns: Vec<Vector>,
+    passed: Vec<u32>,
+    /// The build side did not fit.
+    goes_by_rows: bool,
+    rows: Batch,
+}
+
+/// The rows of both sides that leave together.
+#[derive(Default)]
+struct PairLists {
+    probe: Vec<u32>,
+    build: Vec<u32>,
+}
+
+impl PairLists {
+    fn clear(&mut self) {
+        self.probe.clear();
+        self.build.clear();
+    }
+    fn push(&mut self, probe: u32, build: u32) {
+        self.probe.push(probe);
+        self.build.push(build);
+    }
+}
+
+/// The keys of rows, computed at once or, where that fails, for one row after the other.
+struct BatchKeys<'a> {
+    program: &'a VectorProgram,
+    exprs: &'a [CExpr],
+    types: &'a [Oid],
+    is_used: &'a [bool],
+}
+
+impl BatchKeys<'_> {
+    /// Computes all keys of a batch. False: it fails for a row, which has to be found.
+    fn compute(
+        &self,
+        state: &mut ProgramState,
+        batch: &mut ColumnBatch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        let (columns, rows) = batch.parts();
+        match state.run(self.program, columns, rows, rt, cx) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_interruption() => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+    /// The key of a row, written to `out`; empty if there is NULL in it.
+    fn write(&self, state: &ProgramState, columns: &[Vector], row: usize, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        for (at, ty) in self.program.results.iter().zip(self.types) {
+            let value = state.result(columns, *at);
+            if value.is_null(row) {
+                out.clear();
+                return Ok(());
+            }
+            value.append_key(*ty, row, out)?;
+        }
+        Ok(())
+    }
+    /// Evaluates the keys of rows up to the one that fails.
+    fn fail(&self, batch: &mut ColumnBatch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let (columns, rows) = batch.parts();
+        let mut values = Vec::new();
+        rows.try_each(|row| {
+            values.clear();
+            for (column, is_used) in columns.iter().zip(self.is_used) {
+                values.push(if *is_used { column.get(row)? } else { Datum::Null });
+            }
+            self.exprs.iter().try_for_each(|e| e.eval(&values, rt, cx).map(drop))
+        })?;
+        Err(Error::internal("a key that fails for no row"))
+    }
+}
+
+impl ColumnTable {
+    fn bytes(&self) -> usize {
+        self.key_bytes + self.next_row.len() * 5 + self.columns.iter().map(Vector::heap_bytes).sum::<usize>()
+    }
+    fn count(&self) -> usize {
+        self.next_row.len()
+    }
+    /// Appends a row without its columns. A row whose key is empty has no partner.
+    fn push(&mut self, key: &[u8]) {
+        let mut next = NONE;
+        if !key.is_empty() {
+            match self.index.insert(key, self.next_row.len() as u32) {
+                Some(first) => next = first,
+                None => self.key_bytes += key.len() + ENTRY_BYTES,
+            }
+        }
+        self.next_row.push(next);
+        self.matched.push(false);
+    }
+}
+
+/// The columns of pairs, those of the probe side first.
+fn gather(
+    (columns, is_used): (&mut [Vector], &[bool]),
+    (input, table): (&[Vector], &[Vector]),
+    lists: &PairLists,
+) -> Result<()> {
+    let of_probe = input.len();
+    for (at, (vector, _)) in columns.iter_mut().zip(is_used).enumerate().filter(|(_, (_, is_used))| **is_used) {
+        match at.checked_sub(of_probe) {
+            None => vector.gather(&input[at], &lists.probe)?,
+            Some(of_build) => vector.gather(&table[of_build], &lists.build)?,
+        }
+    }
+    Ok(())
+}
+
+impl HashJoinState {
+    fn column_program<'n>(&self, node: &'n PlanNode) -> Option<&'n JoinProgram> {
+        let Op::HashJoin { probe_keys, build_keys, on, program, .. } = &node.op else { return None };
+        program.of(probe_keys, build_keys, on.as_ref())
+    }
+    /// Can it hand on its rows as columns?
+    pub fn has_columns(&self) -> bool {
+        self.probe.has_columns() && self.column_program(&self.node).is_some()
+    }
+
+    /// The next rows as columns, of which only those in `is_used` are there. No row: there are no more.
+    pub fn next_columns(
+        &mut self,
+        out: &mut ColumnBatch,
+        is_used: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let node = self.node.clone();
+        let mut state = self.columns.take().unwrap_or_default();
+        let done = self.joined_columns(&node, &mut state, (out, is_used), rt, cx);
+        self.columns = Some(state);
+        done
+    }
+
+    fn joined_columns(
+        &mut self,
+        node: &Arc<PlanNode>,
+        state: &mut JoinColumns,
+        (out, is_used): (&mut ColumnBatch, &[bool]),
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let Op::HashJoin { kind, .. } = &node.op else { return Ok(()) };
+        let Some(program) = self.column_program(node) else {
+            return Err(Error::internal("columns are asked of a join that has rows"));
+        };
+        out.clear();
+        if !state.is_started {
+            state.is_started = true;
+            self.start_columns(node, program, state, is_used, rt, cx)?;
+        }
+        if state.goes_by_rows {
+            if state.rows.width != is_used.len() || state.rows.max == 0 {
+                state.rows = Batch::new(is_used.len());
+            }
+            state.rows.clear();
+            self.next(&mut state.rows, rt, cx)?;
+            out.take_values(&mut state.rows, is_used);
+            return Ok(());
+        }
+        loop {
+            state.kept.clear();
+            if !self.next_piece(node, program, state, rt, cx)? {
+                if keeps_table(*kind) {
+                    state.list_unmatched();
+                }
+                if state.kept.probe.is_empty() {
+                    self.report_memory(state, rt);
+                    return Ok(());
+                }
+            }
+            if !state.kept.probe.is_empty() {
+                break;
+            }
+            cx.park.step()?;
+        }
+        out.start(state.kept.probe.len(), is_used.len());
+        let input = &state.input.batch.columns;
+        // Before its first row the probe side has no columns.
+        let of_probe = state.used.0.len();
+        let none = vec![Vector::constant(Datum::Null); if input.is_empty() { of_probe } else { 0 }];
+        let input = if input.is_empty() { &none } else { input };
+        gather((&mut out.columns, is_used), (input, &state.table.columns), &state.kept)
+    }
+
+    fn report_memory(&mut self, state: &JoinColumns, rt: &mut RunState) {
+        let memory = self.peak_bytes.max(state.table.bytes()) as u64;
+        rt.report(self.node.id, NodeReport::Hash { batches: 1, memory, disk: 0 });
+    }
+
+    /// Reads the build side. If it does not fit, both sides go to partitions.
+    fn start_columns(
+        &mut self,
+        node: &Arc<PlanNode>,
+        program: &JoinProgram,
+        state: &mut JoinColumns,
+        is_used: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let Op::HashJoin { probe, build_keys, types, kind, .. } = &node.op else { return Ok(()) };
+        let mut used = is_used.to_vec();
+        program.on.iter().flat_map(|on| &on.columns).for_each(|column| used[*column] = true);
+        let mut of_build = used.split_off(probe.width);
+        program.probe_keys.columns.iter().for_each(|column| used[*column] = true);
+        program.build_keys.columns.iter().for_each(|column| of_build[*column] = true);
+        let keys = BatchKeys { program: &program.build_keys, exprs: build_keys, types, is_used: &of_build };
+        let table = &mut state.table;
+        table.columns = of_build.iter().map(|_| Vector::default()).collect();
+        let mut input = ColumnInput::default();
+        let mut is_full = false;
+        while !is_full && input.fill(&mut self.build, &of_build, rt, cx)? {
+            if !keys.compute(&mut state.keys, &mut input.batch, rt, cx)? {
+                return keys.fail(&mut input.batch, rt, cx);
+            }
+            let (columns, rows) = input.batch.parts();
+            let mut with_key = Vec::new();
+            rows.try_each(|row| {
+                keys.write(&state.keys, columns, row, &mut state.key)?;
+                if !state.key.is_empty() || keeps_table(*kind) {
+                    table.push(&state.key);
+                    with_key.push(row as u32);
+                }
+                Ok::<(), Error>(())
+            })?;
+            let rows = Rows::Listed(&with_key, rows.positions());
+            for ((column, from), is_used) in table.columns.iter_mut().zip(&*columns).zip(&of_build) {
+                if *is_used {
+                    column.extend(from, rows)?;
+                }
+            }
+            is_full =
+                table.bytes() > cx.hash_mem_bytes && table.count() > 1 || table.count() >= END as usize - BATCH_ROWS;
+        }
+        (self.started, self.batches) = (true, 1);
+        self.peak_bytes = table.bytes();
+        if is_full {
+            self.go_on_with_rows(node, state, &of_build, rt, cx)?;
+        } else if table.count() == 0 && matches!(kind, JoinKind::Inner | JoinKind::Semi | JoinKind::Right) {
+            state.is_input_done = true;
+        }
+        state.used = (used, of_build);
+        Ok(())
+    }
+
+    /// Moves the table to the partitions of a join of rows.
+    fn go_on_with_rows(
+        &mut self,
+        node: &Arc<PlanNode>,
+        state: &mut JoinColumns,
+        of_build: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        state.goes_by_rows = true;
+        let table = std::mem::take(&mut state.table);
+        let mut read = 0;
+        let mut before = |row: &mut Vec<Datum>| {
+            row.clear();
+            if read == table.count() {
+                return Ok(false);
+            }
+            for (column, is_used) in table.columns.iter().zip(of_build) {
+                row.push(if *is_used { column.get(read)? } else { Datum::Null });
+            }
+            read += 1;
+            Ok(true)
+        };
+        self.start_with(node, &mut before, rt, cx)
+    }
+
+    /// Lists the next pairs that belong to the result. False: the probe side is at its end.
+    fn next_piece(
+        &mut self,
+        node: &Arc<PlanNode>,
+        program: &JoinProgram,
+        state: &mut JoinColumns,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        let Op::HashJoin { probe_keys, types, kind, on, .. } = &node.op else { return Ok(false) };
+        let is_used = std::mem::take(&mut state.used.0);
+        let keys = BatchKeys { program: &program.probe_keys, exprs: probe_keys, types, is_used: &is_used };
+        let is_there = state.next_input(&keys, &mut self.probe, rt, cx);
+        let listed = is_there.and_then(|is_there| match is_there {
+            true => state.list_pairs(&keys, *kind, program.on.is_some()).map(|()| true),
+            false => Ok(false),
+        });
+        state.used.0 = is_used;
+        if !listed? {
+            return Ok(false);
+        }
+        if let (Some(program), Some(on)) = (&program.on, on) {
+            state.ask_pairs((program, on), *kind, rt, cx)?;
+        }
+        state.keep_pairs(on.is_some(), *kind);
+        Ok(true)
+    }
+}
+
+impl JoinColumns {
+    /// The next batch of the probe side, with its keys, unless there are rows left of the one at hand.
+    fn next_input(
+        &mut self,
+        keys: &BatchKeys<'_>,
+        probe: &mut NodeState,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        if self.is_input_done {
+            return Ok(false);
+        }
+        if self.next < self.input.batch.list().len() {
+            return Ok(true);
+        }
+        self.next = 0;
+        if !self.input.fill(probe, keys.is_used, rt, cx)? {
+            self.is_input_done = true;
+            return Ok(false);
+        }
+        if !keys.compute(&mut self.keys, &mut self.input.batch, rt, cx)? {
+            keys.fail(&mut self.input.batch, rt, cx)?;
+        }
+        Ok(true)
+    }
+
+    fn list_pairs(&mut self, keys: &BatchKeys<'_>, kind: JoinKind, has_condition: bool) -> Result<()> {
+        self.pairs.clear();
+        let list = self.input.batch.list();
+        let (asks_each, only_first) = (keeps_unmatched(kind), matches!(kind, JoinKind::Semi | JoinKind::Anti));
+        while let Some(row) = list.get(self.next) {
+            let mut chain = match self.chain.take() {
+                Some(chain) => chain,
+                None => {
+                    keys.write(&self.keys, &self.input.batch.columns, *row as usize, &mut self.key)?;
+                    if self.key.is_empty() { NONE } else { self.table.index.get(&self.key).unwrap_or(NONE) }
+                }
+            };
+            while chain != NONE {
+                self.pairs.push((*row, chain));
+                chain = self.table.next_row[chain as usize];
+                if only_first && !has_condition {
+                    break;
+                }
+                if self.pairs.len() >= 2 * PIECE_PAIRS && chain != NONE {
+                    self.chain = Some(chain);
+                    return Ok(());
+                }
+            }
+            if asks_each || only_first {
+                self.pairs.push((*row, END));
+            }
+            self.next += 1;
+            if self.pairs.len() >= PIECE_PAIRS {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps those pairs that meet the condition, and rows without a partner where they belong to the result.
+    fn keep_pairs(&mut self, has_condition: bool, kind: JoinKind) {
+        let mut passed = self.passed.iter().copied().peekable();
+        for (at, (probe, build)) in self.pairs.iter().enumerate() {
+            if *build == END {
+                if !self.has_partner && keeps_unmatched(kind) {
+                    self.kept.push(*probe, NO_ROW);
+                }
+                self.has_partner = false;
+                continue;
+            }
+            if has_condition && passed.next_if_eq(&(at as u32)).is_none() {
+                continue;
+            }
+            let is_first = !std::mem::replace(&mut self.has_partner, true);
+            self.table.matched[*build as usize] = true;
+            match kind {
+                JoinKind::Anti => {}
+                JoinKind::Semi if !is_first => {}
+                _ => self.kept.push(*probe, *build),
+            }
+        }
+    }
+
+    /// Lists the pairs that meet the condition.
+    fn ask_pairs(
+        &mut self,
+        (program, on): (&VectorProgram, &CExpr),
+        kind: JoinKind,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let (input, table) = (&self.input.batch.columns, &self.table.columns);
+        self.pair_columns.resize_with(input.len() + table.len(), Vector::default);
+        let mut is_used = vec![false; self.pair_columns.len()];
+        program.columns.iter().for_each(|column| is_used[*column] = true);
+        let mut lists = PairLists::default();
+        let mut asked = Vec::with_capacity(self.pairs.len());
+        for (at, (probe, build)) in self.pairs.iter().enumerate() {
+            let is_end = *build == END;
+            lists.push(*probe, if is_end { NO_ROW } else { *build });
+            if !is_end {
+                asked.push(at as u32);
+            }
+        }
+        gather((&mut self.pair_columns, &is_used), (input, table), &lists)?;
+        let rows = Rows::Listed(&asked, self.pairs.len());
+        let columns = self.pair_columns.as_mut_slice();
+        match self.on.filter((program, &mut self.passed), columns, rows, rt, cx) {
+            Err(error) if !error.is_interruption() => self.ask_each_pair((on, &is_used), &asked, kind, rt, cx),
+            done => done,
+        }
+    }
+
+    /// Asks the condition of one pair after the other, as often as the kind of join wants to know.
+    #[cold]
+    fn ask_each_pair(
+        &mut self,
+        (on, is_used): (&CExpr, &[bool]),
+        asked: &[u32],
+        kind: JoinKind,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        self.passed.clear();
+        let mut values = Vec::new();
+        let mut settled = None;
+        for at in asked {
+            let probe = self.pairs[*at as usize].0;
+            if settled == Some(probe) {
+                continue;
+            }
+            values.clear();
+            for (column, is_used) in self.pair_columns.iter().zip(is_used) {
+                values.push(if *is_used { column.get(*at as usize)? } else { Datum::Null });
+            }
+            if on.is_true(&values, rt, cx)? {
+                self.passed.push(*at);
+                settled = matches!(kind, JoinKind::Semi | JoinKind::Anti).then_some(probe);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists the next rows of the table that have no partner.
+    fn list_unmatched(&mut self) {
+        while self.kept.probe.len() < BATCH_ROWS && self.tail < self.table.count() {
+            if !self.table.matched[self.tail] {
+                self.kept.push(NO_ROW, self.tail as u32);
+            }
+            self.tail += 1;
+        }
+    }
+}
