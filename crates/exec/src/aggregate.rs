@@ -8,14 +8,16 @@ mod columns;
 use self::columns::ColumnScratch;
 use super::context::*;
 use super::expr::Evaluate;
-use super::hash::{ENTRY_BYTES, KeyMap, budget_of_reader};
+use super::hash::{ENTRY_BYTES, budget_of_reader};
 use super::key_index::KeyIndex;
 use super::state::{NodeState, UnaryInput};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::expression::CExpr;
+use kilndb_plan::node::COUNT_ANY;
 use kilndb_plan::{AggSpec, Op, PlanNode};
 use kilndb_spill::{Sorter, SpillCursor, SpillFile, SpillPartitions, row_bytes};
 use kilndb_types::aggregates::Accumulator;
+use kilndb_types::vector::Vector;
 use kilndb_types::{Datum, key, row};
 use std::sync::Arc;
 
@@ -32,7 +34,7 @@ struct AggregateArguments {
     sorter: Sorter,
     /// The arguments that DISTINCT has seen so far. When there are too many of them the set is given up: the sort finds
     /// the duplicates then.
-    seen: Option<KeyMap<()>>,
+    seen: Option<KeyIndex>,
     seen_bytes: usize,
     /// The sort's key of the row at hand.
     key: Vec<u8>,
@@ -84,7 +86,6 @@ struct RowScratch {
 }
 
 const COUNT_STAR: Oid = 2803;
-const COUNT_ANY: Oid = 2147;
 /// The bytes that one aggregate of a group takes, its accumulator included (as long as that does not grow).
 const SLOT_BYTES: usize = size_of::<GroupAggregate>() + 96;
 
@@ -94,7 +95,7 @@ fn keeps_arguments(a: &AggSpec) -> bool {
 
 /// Does only the number of different arguments count? Then nobody wants them in order, nor the arguments themselves.
 fn counts_different(a: &AggSpec) -> bool {
-    a.oid == COUNT_ANY && a.distinct && a.order.is_empty()
+    a.counts_different()
 }
 
 /// Can the groups of two threads be combined into one result?
@@ -122,7 +123,7 @@ fn new_slot(a: &AggSpec, budget: usize) -> Result<GroupAggregate> {
     let kept = (keeps_arguments(a) && a.oid != COUNT_STAR).then(|| {
         Box::new(AggregateArguments {
             sorter: Sorter::new(budget),
-            seen: a.distinct.then(KeyMap::default),
+            seen: a.distinct.then(KeyIndex::default),
             seen_bytes: 0,
             key: Vec::new(),
         })
@@ -660,25 +661,45 @@ impl AggregateArguments {
         self.sorter.push(&self.key, if counts { &[] } else { args }, cx.io())
     }
 
+    /// Takes in an argument of which only the number of different values counts.
+    fn add_counted(&mut self, a: &AggSpec, arg: &Vector, row: usize, cx: &ExecContext<'_>) -> Result<()> {
+        let (false, [ty]) = (arg.is_null(row), &a.told_apart_types[..]) else { return Ok(()) };
+        self.key.clear();
+        arg.append_key(*ty, row, &mut self.key)?;
+        if !self.note_different(0) {
+            return Ok(());
+        }
+        if self.seen_bytes > cx.work_mem_bytes / 2 {
+            self.give_up_seen(true, cx)?;
+        } else if self.seen.is_some() {
+            return Ok(());
+        }
+        self.sorter.push(&self.key, &[], cx.io())
+    }
+
     /// Notes the arguments, whose key begins at `from`, if they were not seen before. False: they were.
     fn note_different(&mut self, from: usize) -> bool {
         let Some(seen) = &mut self.seen else { return true };
         let key = &self.key[from..];
-        if seen.contains_key(key) {
+        if seen.insert(key, 0).is_some() {
             return false;
         }
-        seen.insert(key.into(), ());
         self.seen_bytes += key.len() + ENTRY_BYTES;
         true
     }
 
     /// From now on the sort finds what is equal. Where only the number counts, nothing has been sorted yet.
-    fn give_up_seen(&mut self, counts: bool, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn give_up_seen(&mut self, counts: bool, cx: &ExecContext<'_>) -> Result<()> {
         self.seen_bytes = 0;
-        for (key, ()) in self.seen.take().filter(|_| counts).into_iter().flatten() {
-            self.sorter.push(&key, &[], cx.io())?;
+        let (io, mut done) = (cx.io(), Ok(()));
+        if let Some(seen) = self.seen.take().filter(|_| counts) {
+            seen.each(|key, _| {
+                if done.is_ok() {
+                    done = self.sorter.push(key, &[], io);
+                }
+            });
         }
-        Ok(())
+        done
     }
 
     /// How many different arguments there were, if only that counts.

@@ -63,6 +63,9 @@ impl KeyIndex {
             },
         }
     }
+    pub fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
     pub fn clear(&mut self) {
         self.short.clear();
         self.long.clear();

@@ -45,6 +45,7 @@ mod opened_partitions;
 mod partition;
 mod partition_scan;
 pub mod parts;
+mod project;
 pub mod routine;
 mod row_security;
 mod row_set;

@@ -3,6 +3,7 @@
 use super::columns::ColumnBatch;
 use super::context::*;
 use super::expr::Evaluate;
+use super::project::ProjectState;
 use super::{aggregate, cte, function, hash, hashjoin, join, lockrows, memoize, mergejoin, modify, scan, setop, sort};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_plan::expression::CExpr;
@@ -44,7 +45,7 @@ pub(crate) enum NodeState {
         unary: UnaryInput,
         is_met: Option<bool>,
     },
-    Project(UnaryInput),
+    Project(ProjectState),
     ProjectSet(Box<function::ProjectSetState>),
     NestLoop(Box<join::NestLoopState>),
     HashJoin(Box<hashjoin::HashJoinState>),
@@ -85,7 +86,7 @@ impl NodeState {
             Op::CteScan { .. } | Op::WorkTable { .. } => NodeState::CteScan(cte::CteScanState::new(node)),
             Op::Filter { input, .. } => NodeState::Filter(unary(input)),
             Op::OneTimeFilter { input, .. } => NodeState::OneTimeFilter { unary: unary(input), is_met: None },
-            Op::Project { input, .. } => NodeState::Project(unary(input)),
+            Op::Project { input, .. } => NodeState::Project(ProjectState::new(unary(input))),
             Op::ProjectSet { input, .. } => {
                 NodeState::ProjectSet(Box::new(function::ProjectSetState::new(unary(input))))
             }
@@ -181,7 +182,8 @@ impl NodeState {
             NodeState::ByPartition(s) => s.node.id,
             NodeState::Function(s) => s.node.id,
             NodeState::CteScan(s) => s.node.id,
-            NodeState::Filter(u) | NodeState::Project(u) => u.node.id,
+            NodeState::Filter(u) => u.node.id,
+            NodeState::Project(p) => p.unary.node.id,
             NodeState::OneTimeFilter { unary, .. } => unary.node.id,
             NodeState::ProjectSet(s) => s.unary.node.id,
             NodeState::NestLoop(s) => s.node.id,
@@ -239,7 +241,7 @@ impl NodeState {
             NodeState::CteScan(s) => s.next(out, rt, cx),
             NodeState::Filter(u) => filter(u, out, rt, cx),
             NodeState::OneTimeFilter { unary, is_met } => one_time_filter(unary, is_met, out, rt, cx),
-            NodeState::Project(u) => project(u, out, rt, cx),
+            NodeState::Project(p) => p.next(out, rt, cx),
             NodeState::ProjectSet(s) => s.next(out, rt, cx),
             NodeState::NestLoop(s) => s.next(out, rt, cx),
             NodeState::HashJoin(s) => s.next(out, rt, cx),
@@ -260,7 +262,7 @@ impl NodeState {
     pub(crate) fn set_bound(&mut self, rows: Option<u64>) {
         match self {
             NodeState::Sort(s) => s.set_bound(rows),
-            NodeState::Project(u) => u.input.set_bound(rows),
+            NodeState::Project(p) => p.unary.input.set_bound(rows),
             _ => {}
         }
     }
@@ -288,7 +290,8 @@ impl NodeState {
             NodeState::ByPartition(s) => s.rescan(),
             NodeState::Function(s) => s.rescan(),
             NodeState::CteScan(s) => s.rescan(),
-            NodeState::Filter(u) | NodeState::Project(u) => u.rescan(rt),
+            NodeState::Filter(u) => u.rescan(rt),
+            NodeState::Project(p) => p.rescan(rt),
             NodeState::OneTimeFilter { unary, is_met } => {
                 *is_met = None;
                 unary.rescan(rt);
@@ -359,24 +362,6 @@ fn one_time_filter(
         None => *is_met.insert(condition.is_true(&[], rt, cx)?),
     };
     if is_met { u.input.next(out, rt, cx) } else { Ok(()) }
-}
-
-fn project(u: &mut UnaryInput, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
-    let node = u.node.clone();
-    let Op::Project { exprs, .. } = &node.op else { return Ok(()) };
-    if u.fill(out.max, rt, cx)? {
-        for i in 0..u.buffer.rows {
-            for e in exprs {
-                let v = match e {
-                    CExpr::Slot(s) => u.buffer.row(i).get(*s).cloned().unwrap_or_default(),
-                    e => e.eval(u.buffer.row(i), rt, cx)?,
-                };
-                out.data.push(v);
-            }
-            out.end_row();
-        }
-    }
-    Ok(())
 }
 
 impl LimitState {

@@ -82,7 +82,7 @@ fn is_simple(key: &PartitionKey) -> bool {
 fn made_of(input: &PlanNode, column: usize) -> Option<&CExpr> {
     match &input.op {
         Op::Values { rows } if rows.len() == 1 => rows[0].get(column),
-        Op::Project { input, exprs } if matches!(input.op, Op::Result { .. }) => exprs.get(column),
+        Op::Project { input, exprs, .. } if matches!(input.op, Op::Result { .. }) => exprs.get(column),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use super::expression::CExpr;
 use super::expression::RoutineCall;
 use super::measured::MeasuredCost;
-use super::program::{LazyAggregateProgram, LazyJoinProgram};
+use super::program::{LazyAggregateProgram, LazyJoinProgram, LazyValuesProgram};
 pub use super::scan_node::*;
 use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
@@ -221,6 +221,16 @@ pub struct AggSpec {
     pub star: bool,
 }
 
+/// count("any").
+pub const COUNT_ANY: Oid = 2147;
+
+impl AggSpec {
+    /// Does only the number of different arguments count?
+    pub fn counts_different(&self) -> bool {
+        self.oid == COUNT_ANY && self.distinct && self.order.is_empty()
+    }
+}
+
 /// What EXPLAIN shows about a function in FROM.
 pub struct ShownFunction {
     /// The schema and name, if it is one function.
@@ -375,6 +385,7 @@ pub enum Op {
     Project {
         input: Arc<PlanNode>,
         exprs: Vec<CExpr>,
+        program: LazyValuesProgram,
     },
     ProjectSet {
         input: Arc<PlanNode>,

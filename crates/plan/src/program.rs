@@ -236,7 +236,7 @@ fn aggregate_program(groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option
         values.add(group).then_some(())?;
     }
     for a in aggs {
-        if a.distinct || !a.order.is_empty() || a.within_group {
+        if (a.distinct && !a.counts_different()) || !a.order.is_empty() || a.within_group {
             return None;
         }
         let done = match &a.filter {
@@ -248,6 +248,34 @@ fn aggregate_program(groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option
     let program = values.finish();
     let is_used = (0..width).map(|column| program.columns.contains(&column)).collect();
     Some(AggregateProgram { program, is_used })
+}
+
+/// A list of expressions over the rows of an input.
+pub struct ValuesProgram {
+    pub program: VectorProgram,
+    /// By column of the input: is it used?
+    pub is_used: Vec<bool>,
+}
+
+/// A projection's program, made when it is first wanted.
+#[derive(Default)]
+pub struct LazyValuesProgram(OnceLock<Option<ValuesProgram>>);
+
+impl LazyValuesProgram {
+    /// None: the expressions want one row after the other.
+    pub fn of(&self, exprs: &[CExpr], width: usize) -> Option<&ValuesProgram> {
+        let make = || {
+            let mut values = ValuesBuilder::default();
+            let program = exprs.iter().all(|e| values.add(e)).then(|| values.finish())?;
+            let is_used = (0..width).map(|column| program.columns.contains(&column)).collect();
+            Some(ValuesProgram { program, is_used })
+        };
+        self.0.get_or_init(make).as_ref()
+    }
+    /// The program, if it is wanted and was made before.
+    pub fn of_known(&self, is_wanted: bool) -> Option<&ValuesProgram> {
+        self.0.get().filter(|_| is_wanted)?.as_ref()
+    }
 }
 
 /// The keys of a hash join's sides, and the condition on pairs of rows with equal keys.

@@ -323,7 +323,8 @@ impl Planner<'_> {
         }
         let (rows, cost) = (input.node.rows, input.node.cost);
         let width = exprs.len();
-        let node = self.node(Op::Project { input: input.node, exprs }, width, rows, cost, "Project");
+        let op = Op::Project { input: input.node, exprs, program: Default::default() };
+        let node = self.node(op, width, rows, cost, "Project");
         Ok(PlannedNode { node, layout: out.clone() })
     }
 

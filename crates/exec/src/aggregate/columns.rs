@@ -6,11 +6,12 @@
 //! Invariant: nothing is added to a group before all of a batch's keys and arguments have been computed, so that a batch
 //! that fails can be taken one row after the other instead.
 
-use super::{AggregateState, COUNT_ANY, COUNT_STAR, GroupAggregate, RowScratch, of_set};
+use super::{AggregateState, COUNT_STAR, GroupAggregate, RowScratch, of_set};
 use crate::columns::ColumnBatch;
 use crate::context::*;
 use crate::vector_program::ProgramState;
 use kilndb_base::{Oid, Result};
+use kilndb_plan::node::COUNT_ANY;
 use kilndb_plan::program::{AggregateProgram, VectorOperand};
 use kilndb_plan::{AggSpec, Op, PlanNode};
 use kilndb_spill::SpillPartitions;
@@ -134,7 +135,10 @@ impl AggregateState {
         let (columns, rows) = scratch.batch.parts();
         let values = BatchValues { program, state: &scratch.program, columns };
         if groups.is_empty() && sets.as_ref().is_none_or(|sets| sets.len() == 1) {
-            return add_to_group(aggs, &mut self.groups[0].slots, rows, values, &mut scratch.filtered, cx);
+            let slots = &mut self.groups[0].slots;
+            let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.filtered, cx)?;
+            self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
+            return Ok(());
         }
         let whole: Vec<usize> = (0..groups.len()).collect();
         let one_set = [whole];
@@ -160,13 +164,15 @@ impl AggregateState {
                 for (group, list) in scratch.listed.iter().zip(&scratch.lists) {
                     let slots = &mut self.groups[*group as usize].slots;
                     let rows = Rows::Listed(list, positions);
-                    add_to_group(aggs, slots, rows, values, &mut scratch.filtered, cx)?;
+                    let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.filtered, cx)?;
+                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
                 }
             } else {
                 for (row, group) in &scratch.found {
                     let slots = &mut self.groups[*group as usize].slots;
                     let rows = Rows::Listed(std::slice::from_ref(row), positions);
-                    add_to_group(aggs, slots, rows, values, &mut scratch.filtered, cx)?;
+                    let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.filtered, cx)?;
+                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
                 }
             }
         }
@@ -264,7 +270,7 @@ impl GroupLists<'_> {
     }
 }
 
-/// Adds rows of one group to its aggregates.
+/// Adds rows of one group to its aggregates. Returns by how many bytes the arguments that aggregates keep have grown.
 fn add_to_group(
     aggs: &[AggSpec],
     slots: &mut [GroupAggregate],
@@ -272,7 +278,8 @@ fn add_to_group(
     values: BatchValues<'_>,
     filtered: &mut Vec<u32>,
     cx: &ExecContext<'_>,
-) -> Result<()> {
+) -> Result<isize> {
+    let mut kept_bytes = 0;
     let argument_count: usize = aggs.iter().map(|a| a.args.len() + usize::from(a.filter.is_some())).sum();
     let mut next = values.program.program.results.len() - argument_count;
     for (a, slot) in aggs.iter().zip(slots) {
@@ -286,6 +293,12 @@ fn add_to_group(
         let first = next;
         next += a.args.len();
         if of_aggregate.is_empty() {
+            continue;
+        }
+        if let Some(kept) = &mut slot.kept {
+            let (arg, before) = (values.get(first), kept.bytes());
+            of_aggregate.try_each(|row| kept.add_counted(a, arg, row, cx))?;
+            kept_bytes += kept.bytes() as isize - before as isize;
             continue;
         }
         match &mut slot.acc {
@@ -304,5 +317,5 @@ fn add_to_group(
             }
         }
     }
-    Ok(())
+    Ok(kept_bytes)
 }

@@ -6,7 +6,8 @@
 //! Invariants
 //! 1. A batch whose filter fails is judged again one row after the other, so that the error is that of the first row; rows
 //!    before it are handed on first.
-//! 2. A row is handed on once, in the order of the table.
+//! 2. A row is handed on once, in the order of the table. A scan is read as rows or as columns, not first as one and then
+//!    as the other.
 //!
 //! Must not know: what the rows are for.
 

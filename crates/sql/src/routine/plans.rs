@@ -146,7 +146,7 @@ fn simple_of(plan: &Plan, kind: Option<(bool, Oid, i32)>) -> Option<Simple> {
         return None;
     }
     match (&plan.root.op, kind) {
-        (Op::Project { input, exprs }, Some((is_of_moment, type_oid, typmod)))
+        (Op::Project { input, exprs, .. }, Some((is_of_moment, type_oid, typmod)))
             if matches!(input.op, Op::Result { filter: None }) && exprs.len() == 1 && plan.subplans.is_empty() =>
         {
             Some(Simple { expr: exprs[0].clone(), type_oid, typmod, is_of_moment })

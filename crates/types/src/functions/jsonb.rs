@@ -21,6 +21,13 @@ fn plain(b: &[u8]) -> Result<Datum> {
     }
     Ok(binary::decode(b)?.plain_text()?.map_or(Datum::Null, Datum::text))
 }
+/// The text of a scalar, None if it is null. Objects and arrays, and damaged values, give None in its place.
+pub(crate) fn scalar_text(b: &[u8]) -> Option<Option<String>> {
+    if binary::is_object(b) || binary::is_array(b) {
+        return None;
+    }
+    binary::decode(b).and_then(|value| value.plain_text()).ok()
+}
 fn found(b: Option<&[u8]>, as_text: bool) -> Result<Datum> {
     match b {
         Some(b) if as_text => plain(b),

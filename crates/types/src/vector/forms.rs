@@ -1,6 +1,6 @@
 //! Which functions have a vector form. A function's descriptor carries it.
 
-use super::{VectorFn, arithmetic, compare, text};
+use super::{VectorFn, arithmetic, compare, json, text};
 use kilndb_base::Oid;
 
 /// The vector form of a function, by its OID in pg_proc.
@@ -27,6 +27,8 @@ pub const fn form(function: Oid) -> Option<VectorFn> {
         1052 => compare::padded::ge,
         850 | 1569 => text::like,
         851 | 1570 => text::not_like,
+        3478 => json::member,
+        3214 => json::member_text,
         1258 => text::concatenate,
         1257 | 1317 => text::length,
         154 => arithmetic::int4_divide,

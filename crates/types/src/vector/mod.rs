@@ -16,6 +16,7 @@ mod arithmetic;
 mod bytes;
 mod compare;
 mod forms;
+mod json;
 mod nulls;
 mod rows;
 #[cfg(test)]

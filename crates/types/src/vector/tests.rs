@@ -61,6 +61,7 @@ fn kinds(name: &str, count: usize) -> Option<Vec<&'static str>> {
     let flipped = name.strip_prefix("timestamp_").is_some_and(|rest| rest.ends_with("_date"));
     let pair = match name {
         _ if flipped => ("timestamp", "date"),
+        "jsonb_object_field" | "jsonb_object_field_text" => ("jsonb", "key"),
         "notlike" | "length" => ("text", "text"),
         "mod" | "numeric" | "float8" => ("int4", "int4"),
         "int4" => ("int8", "int8"),
@@ -98,6 +99,18 @@ fn value(kind: &str, random: &mut Random) -> Datum {
         "bool" => Datum::Bool(random.below(2) == 0),
         "oid" => Datum::Oid(random.pick(&[0, 1, 7, u32::MAX])),
         "char" => Datum::Char(random.pick(b"ab\x80")),
+        "key" => Datum::text(random.pick(&["a", "b", "ab"])),
+        "jsonb" => {
+            let text = random.pick(&[
+                r#"{"a": 1.50, "b": "x"}"#,
+                r#"{"a": null, "b": true}"#,
+                r#"{"a": [1], "ab": {"a": 2}}"#,
+                r#"{"b": "ä"}"#,
+                "[1]",
+                "7",
+            ]);
+            crate::looks::with_context(|context| crate::io::input(crate::oids::JSONB, text, -1, context)).unwrap()
+        }
         _ => {
             Datum::text(random.pick(&["", "a", "a ", "ab", "äb", "abab", "xaby", "%", "a%", "%b%", "a_", "\\%", "%äb"]))
         }

@@ -1,0 +1,123 @@
+//! Projections: of rows, or of rows that come as columns, whose results are computed for all of a batch at once.
+//!
+//! Invariant: a run takes its input either as rows or as columns, from its first call on. Who wants few rows at once gets
+//! them from rows.
+
+use super::columns::ColumnBatch;
+use super::context::*;
+use super::expr::Evaluate;
+use super::state::UnaryInput;
+use super::vector_program::ProgramState;
+use kilndb_base::{Error, Result};
+use kilndb_plan::Op;
+use kilndb_plan::expression::CExpr;
+use kilndb_plan::program::ValuesProgram;
+use kilndb_types::Datum;
+
+pub(crate) struct ProjectState {
+    pub unary: UnaryInput,
+    /// Does the input come as columns? None: nothing has been read.
+    takes_columns: Option<bool>,
+    columns: Option<Box<ProjectColumns>>,
+}
+
+#[derive(Default)]
+struct ProjectColumns {
+    batch: ColumnBatch,
+    program: ProgramState,
+}
+
+impl ProjectState {
+    pub fn new(unary: UnaryInput) -> ProjectState {
+        ProjectState { unary, takes_columns: None, columns: None }
+    }
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
+        self.takes_columns = None;
+        self.unary.rescan(rt);
+    }
+
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Project { input, exprs, program } = &node.op else { return Ok(()) };
+        let takes_columns = match self.takes_columns {
+            Some(takes) => takes,
+            None => {
+                let takes = out.max >= BATCH_ROWS && self.unary.input.has_columns();
+                *self.takes_columns.insert(takes && program.of(exprs, input.width).is_some())
+            }
+        };
+        match program.of_known(takes_columns) {
+            Some(program) => self.next_of_columns((program, exprs), out, rt, cx),
+            None => self.next_of_rows(exprs, out, rt, cx),
+        }
+    }
+
+    fn next_of_rows(
+        &mut self,
+        exprs: &[CExpr],
+        out: &mut Batch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let u = &mut self.unary;
+        if u.fill(out.max, rt, cx)? {
+            for i in 0..u.buffer.rows {
+                project_row(exprs, u.buffer.row(i), out, rt, cx)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn next_of_columns(
+        &mut self,
+        (program, exprs): (&ValuesProgram, &[CExpr]),
+        out: &mut Batch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let ProjectColumns { batch, program: state } = &mut **self.columns.get_or_insert_default();
+        if !self.unary.input.fill_columns((batch, &program.is_used), rt, cx)? {
+            return Ok(());
+        }
+        let (columns, rows) = batch.parts();
+        match state.run(&program.program, columns, rows, rt, cx) {
+            Ok(()) => rows.try_each(|row| {
+                for at in &program.program.results {
+                    out.data.push(state.result(&*columns, *at).get(row)?);
+                }
+                out.end_row();
+                Ok::<(), Error>(())
+            }),
+            Err(error) if error.is_interruption() => Err(error),
+            // The rows will tell which of them fails, and how.
+            Err(_) => {
+                let mut values = Vec::new();
+                rows.try_each(|row| {
+                    values.clear();
+                    for (column, is_used) in columns.iter().zip(&program.is_used) {
+                        values.push(if *is_used { column.get(row)? } else { Datum::Null });
+                    }
+                    project_row(exprs, &values, out, rt, cx)
+                })
+            }
+        }
+    }
+}
+
+fn project_row(
+    exprs: &[CExpr],
+    row: &[Datum],
+    out: &mut Batch,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    for e in exprs {
+        let v = match e {
+            CExpr::Slot(s) => row.get(*s).cloned().unwrap_or_default(),
+            e => e.eval(row, rt, cx)?,
+        };
+        out.data.push(v);
+    }
+    out.end_row();
+    Ok(())
+}
