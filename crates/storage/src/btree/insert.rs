@@ -126,7 +126,8 @@ impl Relation {
                 RemainingEntries::In(block, from) => (block, from),
             };
             let mark = found.len();
-            rest = self.core.pool.read(self.pid(block)?, |v| {
+            let Some(pid) = self.node_pid(block)? else { return Ok(false) };
+            rest = self.core.pool.read(pid, |v| {
                 found.truncate(mark);
                 self.gather(&v, block, sought, from.as_ref(), found)
             })?;
@@ -221,7 +222,8 @@ impl Relation {
             } else {
                 let mut at = node::right(&page.view());
                 loop {
-                    let other = self.core.pool.write(self.pid(at)?)?;
+                    let Some(pid) = self.node_pid(at)? else { break false };
+                    let other = self.core.pool.write(pid)?;
                     let v = other.view();
                     if !v.is(KIND_TREE, self.id, at)
                         || node::level(&v) != 0
@@ -469,8 +471,7 @@ impl Relation {
             key.extend_from_slice(&Relation::heap_name(RelationId(entry.heap)));
         }
         let key = KeyAndRow(&key, entry.rid);
-        let block = self.descend(0, key)?;
-        self.core.pool.read(self.pid(block)?, |v| Relation::find_exact(&v, key).is_some())
+        self.read_leaf(key, |v| Relation::find_exact(v, key).is_some())
     }
     /// The heaps that have entries of this key, which comes without a heap's name, in a tree whose entries name their
     /// heaps. A heap in which the snapshot sees a row with the key is among them.

@@ -423,6 +423,26 @@ pub fn cut(p: &mut PageBytes, idx: usize, right: u32, high: &[u8]) -> Result<()>
     let bytes = image(right, low, high, &entries);
     load_image(p, level(&v), &bytes)
 }
+/// Appends entries of the right sibling, each with its length; `high` becomes the high fence, `right` the right sibling.
+pub(crate) fn append_entries(p: &mut PageBytes, right: u32, high: &[u8], entries: &[u8]) -> Result<()> {
+    let old = *p;
+    let v = PageView::of(&old);
+    let mut all: Vec<&[u8]> = (0..count(&v)).filter_map(|i| entry(&v, i)).map(|e| e.bytes).collect();
+    let mut r = kilndb_base::bytes::ByteReader::new(entries);
+    while !r.is_empty() {
+        all.push(r.prefixed().ok_or_else(|| bad("appended entries"))?);
+    }
+    let bytes = image(right, low(&v).map_or(&[][..], |e| e.bytes), high, &all);
+    load_image(p, level(&v), &bytes)
+}
+/// Drops the first `dropped` entries; `low` becomes the low fence.
+pub(crate) fn drop_front(p: &mut PageBytes, dropped: usize, low: &[u8]) -> Result<()> {
+    let old = *p;
+    let v = PageView::of(&old);
+    let kept: Vec<&[u8]> = (dropped..count(&v)).filter_map(|i| entry(&v, i)).map(|e| e.bytes).collect();
+    let bytes = image(right(&v), low, high(&v).map_or(&[][..], |e| e.bytes), &kept);
+    load_image(p, level(&v), &bytes)
+}
 
 #[cfg(test)]
 mod tests {

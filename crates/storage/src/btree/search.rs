@@ -10,6 +10,7 @@ use crate::directory::Relation;
 use crate::heap::page::ADDRESS;
 use crate::page::{KIND_TREE, PageView};
 use crate::wal::record::PageOp;
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Error, Result};
 use std::cmp::Ordering;
 
@@ -21,6 +22,8 @@ pub(super) enum DescentStep {
     Broken,
 }
 const PATIENCE: u32 = 1_000_000;
+/// How often one search meets a block that the tree has given up since it was named, before the name counts as damaged.
+const MOST_GIVEN_UP: u32 = 1000;
 
 impl Relation {
     pub(crate) fn broken_tree(&self, block: u32) -> Error {
@@ -47,28 +50,54 @@ impl Relation {
             },
         }
     }
+    /// The page of a block that another node has named a moment ago. None: the tree has given the block up.
+    #[inline]
+    pub(super) fn node_pid(&self, block: u32) -> Result<Option<u32>> {
+        match self.pid(block) {
+            Ok(pid) => Ok(Some(pid)),
+            Err(_) if block != 0 && !self.dropped.load(Relaxed) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
     /// The block of `level` that covers the key (as of now).
     pub(crate) fn descend(&self, level: u8, key: KeyAndRow<'_>) -> Result<u32> {
         let mut block = 0;
+        let mut given_up = 0;
         for _ in 0..PATIENCE {
-            match self.core.pool.read(self.pid(block)?, |v| self.step(v, block, level, key))? {
+            let Some(pid) = self.node_pid(block)? else {
+                given_up += 1;
+                if given_up > MOST_GIVEN_UP {
+                    break;
+                }
+                block = 0;
+                continue;
+            };
+            match self.core.pool.read(pid, |v| self.step(v, block, level, key))? {
                 DescentStep::Here => return Ok(block),
-                DescentStep::To(next) if next < self.pages() => {
+                DescentStep::To(next) => {
                     ahead::fetch_node(self, next);
                     block = next;
                 }
                 DescentStep::Restart if block == 0 => return Err(self.broken_tree(block)),
                 DescentStep::Restart => block = 0,
-                _ => return Err(self.broken_tree(block)),
+                DescentStep::Broken => return Err(self.broken_tree(block)),
             }
         }
         Err(self.broken_tree(block))
+    }
+    /// The level of the root.
+    pub(super) fn root_level(&self) -> Result<u8> {
+        self.core.pool.read(self.pid(0)?, |v| node::level(&v))
     }
     /// The node of `level` that covers the key, latched.
     pub(crate) fn latch_node(&self, level: u8, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
         let mut block = self.descend(level, key)?;
         for _ in 0..PATIENCE {
-            let guard = self.core.pool.write(self.pid(block)?)?;
+            let Some(pid) = self.node_pid(block)? else {
+                block = self.descend(level, key)?;
+                continue;
+            };
+            let guard = self.core.pool.write(pid)?;
             match self.step(guard.view(), block, level, key) {
                 DescentStep::Here => return Ok((block, guard)),
                 DescentStep::To(next) if node::level(&guard.view()) == level => block = next,
@@ -83,8 +112,9 @@ impl Relation {
     }
     /// Latches the leaf that covers `key`, which is likely to be `near` (0: unknown).
     pub(crate) fn latch_leaf_near(&self, near: u32, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
-        if near != 0 && near < self.pages() {
-            let pid = self.pid(near)?;
+        if near != 0
+            && let Some(pid) = self.node_pid(near)?
+        {
             if matches!(self.core.pool.read(pid, |v| self.step(v, near, 0, key))?, DescentStep::Here) {
                 let guard = self.core.pool.write(pid)?;
                 if matches!(self.step(guard.view(), near, 0, key), DescentStep::Here) {
@@ -96,11 +126,22 @@ impl Relation {
     }
     /// Reads the leaf that covers the key, without a latch.
     pub(crate) fn read_leaf<R>(&self, key: KeyAndRow<'_>, mut read: impl FnMut(&PageView) -> R) -> Result<R> {
+        self.read_node(0, key, |v, _| read(v))
+    }
+    /// Reads the node of a level that covers the key, without a latch, and tells its block.
+    pub(super) fn read_node<R>(
+        &self,
+        level: u8,
+        key: KeyAndRow<'_>,
+        mut read: impl FnMut(&PageView, u32) -> R,
+    ) -> Result<R> {
         loop {
-            let block = self.descend(0, key)?;
-            let found = self.core.pool.read(self.pid(block)?, |v| {
-                matches!(self.step(v, block, 0, key), DescentStep::Here).then(|| read(&v))
-            })?;
+            let block = self.descend(level, key)?;
+            let Some(pid) = self.node_pid(block)? else { continue };
+            let found = self
+                .core
+                .pool
+                .read(pid, |v| matches!(self.step(v, block, level, key), DescentStep::Here).then(|| read(&v, block)))?;
             if let Some(found) = found {
                 return Ok(found);
             }
@@ -132,6 +173,9 @@ impl Relation {
             // Judged under the latch: a rollback restores the stamp before it ends.
             let head = self.core.undo.head(&self.core.pool, found & ADDRESS)?;
             return Ok(head.is_none_or(|h| self.core.xids.has_ended(h.xid)));
+        }
+        if self.tree_changes.removed(key.len() + node::PLAIN_HEAD + node::SLOT, self.pages()) {
+            self.core.shrinks.push(self.id);
         }
         let ops = [(self.target(block), PageOp::TreeRemove { idx })];
         match rollback {
