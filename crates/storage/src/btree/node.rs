@@ -208,6 +208,16 @@ pub(crate) fn lower_bound(v: &PageView, key: KeyAndRow<'_>) -> usize {
         None => partition_point(0, count, is_less),
     }
 }
+/// As [`lower_bound`], for a key whose entry is likely to be at `near` or beside it.
+#[inline]
+pub(crate) fn lower_bound_near(v: &PageView, key: KeyAndRow<'_>, near: usize) -> usize {
+    let (count, at) = (count(v), head(key.0));
+    if count == 0 {
+        return 0;
+    }
+    let is_less = |i| entry(v, i).is_some_and(|e| compare_with_head((e.key, e.rid), at, key) == Ordering::Less);
+    search_around(near.min(count - 1), count, is_less)
+}
 /// How many bytes all keys between the fences share at their beginning.
 pub(crate) fn shared_by_fences(v: &PageView) -> usize {
     low(v).zip(high(v)).map_or(0, |(low, high)| shared_len(low.key, high.key))
@@ -513,6 +523,9 @@ mod tests {
                 for rid in [0, 7, 9] {
                     let expected = keys.partition_point(|k| (&k[..], 7) < (&key[..], rid));
                     assert_eq!(lower_bound(&v, KeyAndRow(key, rid)), expected, "{key:?} {rid}");
+                    for near in [0, expected / 2, expected, expected + 3, 4000] {
+                        assert_eq!(lower_bound_near(&v, KeyAndRow(key, rid), near), expected, "{key:?} {rid} {near}");
+                    }
                     if key >= &low && key < &high {
                         for from in [0, expected / 2, expected.saturating_sub(3), expected] {
                             assert_eq!(

@@ -9,6 +9,7 @@ use crate::core::RollbackStep;
 use crate::directory::Relation;
 use crate::heap::page::ADDRESS;
 use crate::page::{KIND_TREE, PageView};
+use crate::txn::leaf_hints::LeafHint;
 use crate::wal::record::PageOp;
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Error, Result};
@@ -53,10 +54,18 @@ impl Relation {
     /// The page of a block that another node has named a moment ago. None: the tree has given the block up.
     #[inline]
     pub(super) fn node_pid(&self, block: u32) -> Result<Option<u32>> {
+        match self.pid_raw(block) {
+            Some(pid) if block < self.pages() && !self.dropped.load(Relaxed) => Ok(Some(pid)),
+            _ => self.no_node(block),
+        }
+    }
+    #[cold]
+    fn no_node(&self, block: u32) -> Result<Option<u32>> {
         match self.pid(block) {
+            Err(e) if block == 0 || self.dropped.load(Relaxed) => Err(e),
+            Err(_) => Ok(None),
+            // The tree has grown meanwhile.
             Ok(pid) => Ok(Some(pid)),
-            Err(_) if block != 0 && !self.dropped.load(Relaxed) => Ok(None),
-            Err(e) => Err(e),
         }
     }
     /// The block of `level` that covers the key (as of now).
@@ -85,6 +94,12 @@ impl Relation {
         }
         Err(self.broken_tree(block))
     }
+    /// Is the block still in this page, which is latched? The page may have become another's, and have been dropped by
+    /// that one: then it may be read from the disk as it was earlier.
+    #[inline]
+    fn is_at(&self, block: u32, pid: u32) -> bool {
+        block < self.pages() && self.pid_raw(block) == Some(pid)
+    }
     /// The level of the root.
     pub(super) fn root_level(&self) -> Result<u8> {
         self.core.pool.read(self.pid(0)?, |v| node::level(&v))
@@ -98,6 +113,11 @@ impl Relation {
                 continue;
             };
             let guard = self.core.pool.write(pid)?;
+            if !self.is_at(block, pid) {
+                drop(guard);
+                block = self.descend(level, key)?;
+                continue;
+            }
             match self.step(guard.view(), block, level, key) {
                 DescentStep::Here => return Ok((block, guard)),
                 DescentStep::To(next) if node::level(&guard.view()) == level => block = next,
@@ -110,16 +130,32 @@ impl Relation {
         }
         Err(self.broken_tree(block))
     }
+    /// Latches the leaf that covers `key`, where a transaction has changed the tree last if the hint says so.
+    pub(super) fn latch_leaf_by(&self, hint: &mut LeafHint, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
+        let near = if hint.is_leaf_likely { hint.block } else { 0 };
+        let (block, page) = self.latch_leaf_near(near, key)?;
+        hint.found_leaf(block);
+        Ok((block, page))
+    }
+    /// As [`Relation::place_of`], on the leaf that the hint has been told of.
+    pub(super) fn place_by(v: &PageView, hint: &mut LeafHint, key: KeyAndRow<'_>) -> (usize, Option<u64>) {
+        let idx = match hint.place() {
+            Some(near) => node::lower_bound_near(v, key, near),
+            None => node::lower_bound(v, key),
+        };
+        hint.found_place(idx);
+        let next = node::entry(v, idx).filter(|_| idx < node::count(v));
+        (idx, next.filter(|e| node::compare(e, key) == Ordering::Equal).map(|e| e.stamp))
+    }
     /// Latches the leaf that covers `key`, which is likely to be `near` (0: unknown).
     pub(crate) fn latch_leaf_near(&self, near: u32, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
         if near != 0
             && let Some(pid) = self.node_pid(near)?
+            && matches!(self.core.pool.read(pid, |v| self.step(v, near, 0, key))?, DescentStep::Here)
         {
-            if matches!(self.core.pool.read(pid, |v| self.step(v, near, 0, key))?, DescentStep::Here) {
-                let guard = self.core.pool.write(pid)?;
-                if matches!(self.step(guard.view(), near, 0, key), DescentStep::Here) {
-                    return Ok((near, guard));
-                }
+            let guard = self.core.pool.write(pid)?;
+            if self.is_at(near, pid) && matches!(self.step(guard.view(), near, 0, key), DescentStep::Here) {
+                return Ok((near, guard));
             }
         }
         self.latch_node(0, key)

@@ -13,7 +13,7 @@
 //! Must not know: rows, transactions.
 
 use super::merge::{ChangeOutcome, ROOM_KEPT, SeenNode};
-use super::shrink_queue::{LEAST_BLOCKS, ShrinkPass, ShrinkPhase};
+use super::shrink_queue::{LEAST_BLOCKS, QueuedTree, ShrinkPass, ShrinkPhase};
 use crate::api::RelationKind;
 use crate::core::Core;
 use crate::directory::Relation;
@@ -69,6 +69,9 @@ impl Core {
         trees.retain(|tree| self.directory.get(tree.id).is_some());
         let ready = trees.iter_mut().position(|queued| {
             let Some(tree) = self.directory.get(queued.id) else { return false };
+            if queued.is_asked_for {
+                return true;
+            }
             if queued.since_ns == 0 {
                 (queued.since_ns, queued.looked_ns) = (now.max(1), now);
                 queued.events = tree.tree_changes.events();
@@ -81,11 +84,12 @@ impl Core {
             queued.looked_ns = now;
             events == queued.events || now.saturating_sub(queued.since_ns) > LONGEST_WAIT_NS
         })?;
-        let id = trees.remove(ready)?.id;
+        let QueuedTree { id, is_asked_for, .. } = trees.remove(ready)?;
         let tree = self.directory.get(id)?;
         tree.tree_changes.begin_pass();
         let phase = ShrinkPhase::Measure { bytes: 0, leaves: 0 };
-        tree.can_shrink().then(|| ShrinkPass { id, phase, at: Default::default(), tries: RELOCATIONS })
+        let pass = ShrinkPass { id, is_asked_for, phase, at: Default::default(), tries: RELOCATIONS };
+        tree.can_shrink().then_some(pass)
     }
 }
 
@@ -96,6 +100,11 @@ enum WalkStep {
 }
 
 impl Relation {
+    /// Asks for a pass through an index that makes it as small as its entries allow, whether or not entries have been
+    /// taken out of it. It runs in the background.
+    pub fn shrink_soon(&self) {
+        self.core.shrinks.ask(self.id);
+    }
     fn can_shrink(&self) -> bool {
         // The blocks of a relation that is kept at checkpoints have their places in its image. A tree that is being built
         // has blocks that no node names yet.
@@ -161,7 +170,7 @@ impl Relation {
                 let is_worthwhile = u64::from(self.pages()) * 100 > needed * WORTHWHILE_PERCENT;
                 pass.phase = ShrinkPhase::Merge { level: 0 };
                 pass.at = Default::default();
-                return Ok(is_worthwhile);
+                return Ok(is_worthwhile || pass.is_asked_for);
             };
             pass.at = high;
         }

@@ -65,8 +65,11 @@ impl TreeChanges {
 }
 
 /// A tree that waits for its pass.
+#[derive(Default)]
 pub(crate) struct QueuedTree {
     pub id: u32,
+    /// Somebody has asked for the pass: it does not wait until the tree is at rest.
+    pub is_asked_for: bool,
     pub since_ns: u64,
     /// When the tree was looked at last, and its events then.
     pub looked_ns: u64,
@@ -90,6 +93,7 @@ pub(crate) enum ShrinkPhase {
 /// A pass through a tree, between two rounds.
 pub(crate) struct ShrinkPass {
     pub id: u32,
+    pub is_asked_for: bool,
     pub phase: ShrinkPhase,
     /// The phases that walk through a level go on at the node that covers this key.
     pub at: FullKey,
@@ -105,7 +109,15 @@ pub(crate) struct ShrinkQueue {
 
 impl ShrinkQueue {
     pub fn push(&self, id: u32) {
-        crate::lock(&self.trees).push_back(QueuedTree { id, since_ns: 0, looked_ns: 0, events: 0 });
+        let mut trees = crate::lock(&self.trees);
+        if !trees.iter().any(|tree| tree.id == id) {
+            trees.push_back(QueuedTree { id, ..QueuedTree::default() });
+        }
+    }
+    /// Somebody asks for a pass through the tree.
+    pub fn ask(&self, id: u32) {
+        self.push(id);
+        crate::lock(&self.trees).iter_mut().filter(|tree| tree.id == id).for_each(|tree| tree.is_asked_for = true);
     }
     pub fn is_idle(&self) -> bool {
         crate::lock(&self.trees).is_empty() && crate::lock(&self.pass).is_none()
