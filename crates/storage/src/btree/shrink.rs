@@ -31,6 +31,9 @@ const BLOCKS_AT_ONCE: u32 = 1024;
 const QUIET_NS: u64 = 250_000_000;
 /// Or when the tree has waited for so long.
 const LONGEST_WAIT_NS: u64 = 5_000_000_000;
+/// After so many splits a pass that merges nodes is cut off, unless the tree had waited too long for it: somebody puts
+/// many entries in, and another one will be due.
+const MOST_SPLITS: u64 = 64;
 /// A tree with at most so many hundredths of the blocks that its entries need stays as it is: leaves that entries come to
 /// and go from at random are two thirds full, and would soon be so again.
 const WORTHWHILE_PERCENT: u64 = 140;
@@ -51,6 +54,10 @@ impl Core {
         let taken = crate::lock(&self.shrinks.pass).take();
         let Some(mut pass) = taken.or_else(|| self.next_pass()) else { return false };
         let Some(tree) = self.directory.get(pass.id) else { return true };
+        if tree.tree_changes.splits() > pass.most_splits && matches!(pass.phase, ShrinkPhase::Merge { .. }) {
+            self.shrinks.push(pass.id);
+            return true;
+        }
         match tree.shrink_step(&mut pass) {
             Ok(true) => *crate::lock(&self.shrinks.pass) = Some(pass),
             Ok(false) => {}
@@ -84,11 +91,16 @@ impl Core {
             queued.looked_ns = now;
             events == queued.events || now.saturating_sub(queued.since_ns) > LONGEST_WAIT_NS
         })?;
-        let QueuedTree { id, is_asked_for, .. } = trees.remove(ready)?;
+        let QueuedTree { id, is_asked_for, since_ns, .. } = trees.remove(ready)?;
+        let has_waited = is_asked_for || now.saturating_sub(since_ns) > LONGEST_WAIT_NS;
         let tree = self.directory.get(id)?;
         tree.tree_changes.begin_pass();
         let phase = ShrinkPhase::Measure { bytes: 0, leaves: 0 };
-        let pass = ShrinkPass { id, is_asked_for, phase, at: Default::default(), tries: RELOCATIONS };
+        let most_splits = match has_waited {
+            false => tree.tree_changes.splits() + MOST_SPLITS,
+            true => u64::MAX,
+        };
+        let pass = ShrinkPass { id, is_asked_for, most_splits, phase, at: Default::default(), tries: RELOCATIONS };
         tree.can_shrink().then_some(pass)
     }
 }

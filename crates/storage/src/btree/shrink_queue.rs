@@ -19,8 +19,9 @@ const REMOVED_PER_BLOCK: u64 = PAGE as u64 / 5;
 pub(crate) struct TreeChanges {
     /// Bytes of entries that were taken out since the last pass.
     removed: AtomicU64,
-    /// Removals and splits: a tree whose number changes is in use.
-    events: AtomicU64,
+    /// How many entries were taken out.
+    removals: AtomicU64,
+    splits: AtomicU64,
     /// Splits whose new node its parent may not know yet.
     splitting: AtomicU32,
     is_queued: AtomicBool,
@@ -38,7 +39,7 @@ impl TreeChanges {
     /// Notes that an entry was taken out. True: the tree is to be queued.
     #[inline]
     pub fn removed(&self, bytes: usize, blocks: u32) -> bool {
-        self.events.fetch_add(1, Relaxed);
+        self.removals.fetch_add(1, Relaxed);
         let removed = self.removed.fetch_add(bytes as u64, Relaxed) + bytes as u64;
         blocks >= LEAST_BLOCKS
             && removed > u64::from(blocks) * REMOVED_PER_BLOCK
@@ -46,7 +47,7 @@ impl TreeChanges {
             && !self.is_queued.swap(true, SeqCst)
     }
     pub fn begin_split(&self) -> SplitUnderWay<'_> {
-        self.events.fetch_add(1, Relaxed);
+        self.splits.fetch_add(1, Relaxed);
         self.splitting.fetch_add(1, SeqCst);
         SplitUnderWay(self)
     }
@@ -54,8 +55,12 @@ impl TreeChanges {
     pub fn is_splitting(&self) -> bool {
         self.splitting.load(SeqCst) != 0
     }
+    /// A number that changes while the tree is in use.
     pub fn events(&self) -> u64 {
-        self.events.load(Relaxed)
+        self.removals.load(Relaxed) + self.splits()
+    }
+    pub fn splits(&self) -> u64 {
+        self.splits.load(Relaxed)
     }
     /// A pass begins: what is taken out from here on counts for the next one.
     pub fn begin_pass(&self) {
@@ -94,6 +99,8 @@ pub(crate) enum ShrinkPhase {
 pub(crate) struct ShrinkPass {
     pub id: u32,
     pub is_asked_for: bool,
+    /// The pass is cut off when the tree has had so many splits.
+    pub most_splits: u64,
     pub phase: ShrinkPhase,
     /// The phases that walk through a level go on at the node that covers this key.
     pub at: FullKey,
