@@ -1,5 +1,5 @@
 //! VACUUM and ANALYZE: options, and which tables. There is nothing to vacuum, but VACUUM waits until what is pending in
-//! inverted indexes is merged.
+//! inverted indexes is merged, and asks that other indexes be made as small as they can be.
 //!
 //! Invariants
 //! 1. A command that is neither in a transaction block nor shares its message with others has a transaction for each
@@ -191,10 +191,13 @@ impl Definitions<'_> {
             self.analyze_and_count(&table, columns, (options.verbose, Maintenance::Analyze), runtime)?;
         }
         if options.vacuum && table.persistence != GLOBAL {
-            for index in table.indexes.iter().filter(|i| i.has_terms()) {
+            for index in table.indexes.iter().filter(|i| i.storage.0 != 0) {
                 let relation =
                     self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
-                relation.index_flush(runtime)?;
+                match index.has_terms() {
+                    true => _ = relation.index_flush(runtime)?,
+                    false => relation.shrink_soon(),
+                }
             }
         }
         if options.vacuum {

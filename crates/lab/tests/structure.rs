@@ -357,7 +357,7 @@ const STORAGE_LAYERS: &[(&str, &[&str])] = &[
     ("the log", &["wal"]),
     ("pages in memory", &["buffer", "image"]),
     ("what transactions leave and wait for", &["undo", "locks", "btree::dead_prefix"]),
-    ("states", &["txn::table", "txn::purge_queue", "txn::unended", "btree::sweep_queue"]),
+    ("states", &["txn::table", "txn::purge_queue", "txn::unended", "btree::sweep_queue", "btree::shrink_queue"]),
     ("what all share: each of these knows the others", &["core", "directory", "ssi"]),
     ("transactions", &["txn", "ssi::hooks", "locks::owner", "places"]),
     ("rows", &["heap", "txn::visibility", "ahead", "cell", "report"]),

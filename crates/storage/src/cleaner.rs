@@ -1,5 +1,5 @@
-//! The rounds of the cleaner thread: it purges, discards undo and writes dirty pages before the clock hand reaches
-//! them, for the cluster and for the sessions' private stores.
+//! The rounds of the cleaner thread: it purges, makes trees smaller, discards undo and writes dirty pages before the
+//! clock hand reaches them, for the cluster and for the sessions' private stores.
 //!
 //! Must not know: SQL.
 
@@ -38,6 +38,7 @@ pub(crate) fn run(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
     while !core.stop.load(Acquire) {
         let mut busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
         busy |= core.sweep_round();
+        busy |= core.shrink_round();
         core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
         core.undo.discard(&core.pool, &core.directory.space, &core.log, core.visible_to_all());
         busy |= compactor.round(core);
@@ -61,6 +62,7 @@ fn clean_store(core: &Core) -> bool {
     core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
     let busy = core.purge.len() > 0 && (core.purge_round(false) > 0 || core.purge.ready() > 0);
     let busy = core.index_work_round(&mut IndexWorkers::default()) || busy;
+    let busy = core.shrink_round() || busy;
     core.undo.discard(&core.pool, &core.directory.space, &core.log, core.visible_to_all());
     if core.xids.in_use() > 1024 {
         core.free_xids();

@@ -7,6 +7,7 @@
 //! Must not know: SQL.
 
 use crate::api::EngineConfig;
+use crate::btree::shrink_queue::ShrinkQueue;
 use crate::btree::sweep_queue::SweepQueue;
 use crate::buffer::{Pool, WriteGuard};
 use crate::directory::{Directory, Relation};
@@ -44,6 +45,7 @@ pub(crate) struct Core {
     pub ssi: Ssi,
     pub purge: PurgeQueue,
     pub sweeps: SweepQueue,
+    pub shrinks: ShrinkQueue,
     /// Indexes that a background thread works on, some of which may be gone.
     pub worked_indexes: Mutex<Vec<u32>>,
     pub owners: AtomicU64,
@@ -119,6 +121,7 @@ impl Core {
             ssi: Default::default(),
             purge: Default::default(),
             sweeps: Default::default(),
+            shrinks: Default::default(),
             worked_indexes: Mutex::default(),
             owners: AtomicU64::new(1),
             stop: AtomicBool::new(false),

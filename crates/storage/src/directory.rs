@@ -11,6 +11,7 @@
 
 use crate::api::{Persistence, RelationKind};
 use crate::btree::dead_prefix::DeadPrefixes;
+use crate::btree::shrink_queue::TreeChanges;
 use crate::buffer::WriteGuard;
 use crate::changed_rows::ChangedRows;
 use crate::core::Core;
@@ -150,6 +151,9 @@ pub struct Relation {
     pub(crate) changed_rows: Mutex<Option<Arc<ChangedRows>>>,
     /// The relation is an index that was made of what this CSN sees: see [`Relation::set_made_of`].
     pub(crate) made_of_csn: AtomicU64,
+    pub(crate) tree_changes: TreeChanges,
+    /// Free blocks from this one on are about to be given up.
+    usable_blocks: AtomicU32,
 }
 
 const _: () = assert!(std::mem::offset_of!(Relation, extents) == LINE_BYTES);
@@ -305,6 +309,77 @@ impl Relation {
         }
         Ok((block, guard))
     }
+    /// Gives up blocks at the end of the relation: `most` at once, none before `least`, and only as long as `is_unused`
+    /// says that they are free; they become no others meanwhile. Their pages stay in memory as they are, free, until
+    /// another owner formats them: whoever still has such a block's number must not read from the disk what the page was
+    /// earlier. True: there may be more of them.
+    pub(crate) fn cut_off(
+        &self,
+        least: u32,
+        most: u32,
+        mut is_unused: impl FnMut(u32) -> Result<bool>,
+    ) -> Result<bool> {
+        let _no_extension = crate::lock(&self.extend);
+        let blocks = self.blocks.load(Relaxed);
+        let floor = least.max(blocks.saturating_sub(most));
+        if self.dropped.load(Relaxed) || floor >= blocks {
+            return Ok(false);
+        }
+        self.usable_blocks.store(floor, SeqCst);
+        let mut end = blocks;
+        let outcome = loop {
+            match (end > floor).then(|| is_unused(end - 1)) {
+                Some(Ok(true)) => end -= 1,
+                Some(Err(e)) => break Err(e),
+                _ => break Ok(end == floor && floor > least),
+            }
+        };
+        if end < blocks {
+            self.end_at(end);
+        }
+        self.usable_blocks.store(u32::MAX, SeqCst);
+        outcome
+    }
+    /// May a free block be used?
+    pub(crate) fn is_usable(&self, block: u32) -> bool {
+        block < self.usable_blocks.load(SeqCst) && block < self.pages()
+    }
+    /// Logs that the relation ends at this block, and gives up what lies behind it. The caller keeps it from growing.
+    fn end_at(&self, end: u32) {
+        let core = &*self.core;
+        let mut given_up = Vec::new();
+        // In one step with the record: a checkpoint that begins behind it notes the relation without these blocks.
+        let mut forget = || given_up = self.forget_blocks(end);
+        if self.logged() {
+            core.log.append_then(&encode(&Record::Truncate { rel: self.id, blocks: end }), forget);
+        } else {
+            forget();
+        }
+        for (index, start) in given_up {
+            crate::lock(&core.directory.space).give(start, extent_pages(index));
+        }
+        crate::lock(&self.hints).retain(|block| *block < end);
+    }
+    /// The relation has no blocks from `end` on. The result is the extents behind it, by their indexes and first pages.
+    pub(crate) fn forget_blocks(&self, end: u32) -> Vec<(usize, u32)> {
+        self.blocks.fetch_min(end, SeqCst);
+        let (index, offset) = locate(end);
+        let first = index + usize::from(offset > 0);
+        let list = self.extent_list();
+        // From the last one on: the list ends where there is none.
+        let given_up: Vec<_> = list.into_iter().enumerate().skip(first).rev().collect();
+        given_up.iter().for_each(|(index, _)| self.set_extent(*index, 0));
+        given_up
+    }
+    /// Notes that a block is free.
+    pub(crate) fn note_free(&self, block: u32) {
+        crate::lock(&self.hints).push(block);
+    }
+    /// These blocks, in falling order, are the free ones: the lowest is used first, and no others are looked for.
+    pub(crate) fn set_free(&self, blocks: Vec<u32>) {
+        *crate::lock(&self.unseen) = 0..0;
+        *crate::lock(&self.hints) = blocks;
+    }
     /// Notes that this block may have room.
     pub(crate) fn hint(&self, block: u32) {
         // A hint is not worth waiting for the mutex.
@@ -391,6 +466,8 @@ impl Directory {
             is_watched: AtomicBool::new(false),
             changed_rows: Mutex::default(),
             made_of_csn: AtomicU64::new(0),
+            tree_changes: TreeChanges::default(),
+            usable_blocks: AtomicU32::new(u32::MAX),
             initial: Mutex::default(),
             image: (persistence == Persistence::Kept).then(|| Box::new(RelationImage::new(&core.config.data_dir, id))),
             dead_prefixes: DeadPrefixes::default(),

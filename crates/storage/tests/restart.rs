@@ -126,6 +126,7 @@ fn refill(name: &str, n: u32, restart: Option<bool>, keep: impl Fn(usize) -> boo
     };
     let rids = fill(&mut t, &heap, &index, &|_| true);
     t.commit(CommitMode::Async, &p).unwrap();
+    let full = index.pages();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
     for (_, (key, rid)) in rids.iter().enumerate().filter(|(i, _)| !keep(*i)) {
@@ -135,7 +136,7 @@ fn refill(name: &str, n: u32, restart: Option<bool>, keep: impl Fn(usize) -> boo
     let lsn = t.commit(CommitMode::Sync, &p).unwrap().unwrap();
     e.wait_flushed(lsn, &p).unwrap();
     purged(&e);
-    let before = (heap.pages(), index.pages());
+    let before = heap.pages();
     if let Some(clean) = restart {
         let ids = (heap.id(), index.id());
         drop((heap, index));
@@ -151,9 +152,10 @@ fn refill(name: &str, n: u32, restart: Option<bool>, keep: impl Fn(usize) -> boo
     t.commit(CommitMode::Async, &p).unwrap();
     let after = (heap.pages(), index.pages());
     assert_eq!(count(&e, &heap), n);
-    // A worker's half-full page, and a split that would have come anyway.
-    assert!(after.0 <= before.0 + before.0 / 50 + 2, "{name}: the heap grew from {} to {} pages", before.0, after.0);
-    assert!(after.1 <= before.1 + before.1 / 50 + 2, "{name}: the index grew from {} to {} pages", before.1, after.1);
+    // A worker's half-full page.
+    assert!(after.0 <= before + before / 50 + 2, "{name}: the heap grew from {before} to {} pages", after.0);
+    // The leaves may have been merged before they were filled again: then all split at about the same time.
+    assert!(after.1 <= full + full / 4 + 2, "{name}: the index grew from {full} to {} pages", after.1);
     let mut scan = index.index_scan(Bound::Unbounded, Bound::Unbounded, false);
     let (mut keys, mut ends, mut found) = (vec![], vec![], vec![]);
     while scan.next_batch(&mut keys, &mut ends, &mut found).unwrap() {}

@@ -2,6 +2,7 @@
 //!
 //! Must not know: what keys are made of.
 
+use super::dead_prefix::FullKey;
 use super::node::{self, KeyAndRow};
 use crate::api::Persistence;
 use crate::core::Core;
@@ -14,20 +15,26 @@ use kilndb_base::{Result, RowId};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-fn owned(e: Option<node::NodeEntry<'_>>) -> Option<(Vec<u8>, u64)> {
+fn owned(e: Option<node::NodeEntry<'_>>) -> Option<FullKey> {
     e.map(|e| (e.key.to_vec(), e.rid))
 }
 
 pub(crate) fn check(core: &Core, index: &Relation, report: &mut CheckReport) -> Result<()> {
-    let mut tree = TreeCheck { core, index, entries: EntriesCheck::new(core, index, report), report };
-    let mut seen = HashSet::new();
-    let mut leftmost = Some(0u32);
-    let mut below: Option<u8> = None;
-    while let Some(start) = leftmost.take() {
-        below = tree.check_level(start, below, &mut seen, &mut leftmost)?.or(below);
-        if below == Some(0) {
-            break;
+    let entries = EntriesCheck::new(core, index, report);
+    let mut tree = TreeCheck { core, index, entries, report, seen: HashSet::new(), children: Vec::new() };
+    let mut start = 0;
+    let mut above = None;
+    loop {
+        let named = std::mem::take(&mut tree.children);
+        let Some(level) = tree.check_level(start, above, &named)? else { break };
+        match tree.children.first() {
+            Some((_, leftmost)) if level > 0 => start = *leftmost,
+            _ => {
+                tree.check_unreached()?;
+                break;
+            }
         }
+        above = Some(level);
     }
     let TreeCheck { entries, report, .. } = tree;
     entries.finish(report)
@@ -38,6 +45,10 @@ struct TreeCheck<'a> {
     index: &'a Relation,
     entries: EntriesCheck<'a>,
     report: &'a mut CheckReport,
+    /// The blocks of all nodes so far.
+    seen: HashSet<u32>,
+    /// What the nodes of the level at hand name as the one below it: where each node begins, its block.
+    children: Vec<(FullKey, u32)>,
 }
 
 impl TreeCheck<'_> {
@@ -45,18 +56,13 @@ impl TreeCheck<'_> {
         self.report.problems.push(format!("index {} block {block}: {what}", self.index.id));
     }
     /// Checks a level from left to right. The result is its number, if the level ends properly. `above` is the level
-    /// above it; `leftmost` becomes the block where the level below begins.
-    fn check_level(
-        &mut self,
-        start: u32,
-        above: Option<u8>,
-        seen: &mut HashSet<u32>,
-        leftmost: &mut Option<u32>,
-    ) -> Result<Option<u8>> {
+    /// above it, whose nodes name these children. They need not name all nodes: a crash may have cut off a split.
+    fn check_level(&mut self, start: u32, above: Option<u8>, named: &[(FullKey, u32)]) -> Result<Option<u8>> {
         let mut block = start;
-        let mut low: Option<(Vec<u8>, u64)> = None;
+        let mut low: Option<FullKey> = None;
+        let mut named = named.iter().peekable();
         loop {
-            if !seen.insert(block) {
+            if !self.seen.insert(block) {
                 self.say(block, "is linked twice");
                 return Ok(None);
             }
@@ -74,7 +80,12 @@ impl TreeCheck<'_> {
             if owned(node::low(&v)) != low {
                 self.say(block, "low fence differs from the left sibling's high fence");
             }
-            self.check_node(block, &p, low.is_none(), leftmost)?;
+            if let Some((key, _)) = named.next_if(|(_, child)| *child == block)
+                && low.as_ref().unwrap_or(&FullKey::default()) != key
+            {
+                self.say(block, "begins elsewhere than the level above says");
+            }
+            self.check_node(block, &p)?;
             low = owned(node::high(&v));
             let right = node::right(&v);
             if low.is_some() != (right != 0) {
@@ -82,12 +93,30 @@ impl TreeCheck<'_> {
                 return Ok(None);
             }
             if right == 0 {
+                if let Some((_, child)) = named.next() {
+                    self.say(*child, "is named by the level above, and is not in its place on its own");
+                }
                 return Ok(Some(node::level(&v)));
             }
             block = right;
         }
     }
-    fn check_node(&mut self, block: u32, p: &PageBytes, is_first: bool, leftmost: &mut Option<u32>) -> Result<()> {
+    /// Checks that no node leads to blocks that are free or were never used, and that there are no others.
+    fn check_unreached(&mut self) -> Result<()> {
+        for block in 0..self.index.pages() {
+            if self.seen.contains(&block) {
+                continue;
+            }
+            let page = self.core.pool.write(self.index.pid(block)?)?;
+            let (kind, count) = (page.page()[page::at::KIND], node::count(&page.view()));
+            drop(page);
+            if kind != page::KIND_FREE && count > 0 {
+                self.say(block, "has entries, and no node leads to it");
+            }
+        }
+        Ok(())
+    }
+    fn check_node(&mut self, block: u32, p: &PageBytes) -> Result<()> {
         let v = PageView::of(p);
         let mut previous: Option<(Vec<u8>, u64)> = None;
         for i in 0..node::count(&v) {
@@ -103,9 +132,7 @@ impl TreeCheck<'_> {
             }
             previous = Some((e.key.to_vec(), e.rid));
             if node::level(&v) > 0 {
-                if i == 0 && is_first {
-                    *leftmost = Some(e.child);
-                }
+                self.children.push(((e.key.to_vec(), e.rid), e.child));
                 if e.child == 0 || e.child >= self.index.pages() {
                     self.say(block, "a child does not exist");
                 }

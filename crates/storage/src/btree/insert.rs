@@ -126,7 +126,8 @@ impl Relation {
                 RemainingEntries::In(block, from) => (block, from),
             };
             let mark = found.len();
-            rest = self.core.pool.read(self.pid(block)?, |v| {
+            let Some(pid) = self.node_pid(block)? else { return Ok(false) };
+            rest = self.core.pool.read(pid, |v| {
                 found.truncate(mark);
                 self.gather(&v, block, sought, from.as_ref(), found)
             })?;
@@ -165,15 +166,18 @@ impl Relation {
         let own_heap = sought.heap_of(key);
         let held = sought.names_heap && uniqueness == Uniqueness::UniqueFromNow;
         loop {
+            let mut hint = txn.inserted_at.get(self.id);
             if uniqueness == Uniqueness::NotUnique {
-                let (block, page) = self.latch_node(0, KeyAndRow(key, rid))?;
+                let (block, page) = self.latch_leaf_by(&mut hint, KeyAndRow(key, rid))?;
+                txn.inserted_at.set(hint);
                 if self.put_entry(txn, block, page, KeyAndRow(key, rid), held)? {
                     txn.wrote_key(self, key, rid)?;
                     return Ok(IndexInsert::Inserted);
                 }
                 continue;
             }
-            let (block, page) = self.latch_node(0, KeyAndRow(sought.key, 0))?;
+            let (block, page) = self.latch_leaf_by(&mut hint, KeyAndRow(sought.key, 0))?;
+            txn.inserted_at.set(hint);
             // Mostly nobody has the key, and what was looked at tells the entry's place.
             if let (false, Some(idx)) = (sought.names_heap, free_place(&page.view(), key, rid, true)) {
                 if self.put_at(txn, (block, idx), page, KeyAndRow(key, rid), held)? {
@@ -221,7 +225,8 @@ impl Relation {
             } else {
                 let mut at = node::right(&page.view());
                 loop {
-                    let other = self.core.pool.write(self.pid(at)?)?;
+                    let Some(pid) = self.node_pid(at)? else { break false };
+                    let other = self.core.pool.write(pid)?;
                     let v = other.view();
                     if !v.is(KIND_TREE, self.id, at)
                         || node::level(&v) != 0
@@ -309,7 +314,12 @@ impl Relation {
     ) -> Result<bool> {
         let KeyAndRow(key, rid) = entry_key;
         let target = self.target(block);
-        let (idx, found) = Relation::place_of(&page.view(), entry_key);
+        let mut hint = txn.inserted_at.get(self.id);
+        let (idx, found) = match hint.block == block {
+            true => Relation::place_by(&page.view(), &mut hint, entry_key),
+            false => Relation::place_of(&page.view(), entry_key),
+        };
+        txn.inserted_at.set(hint);
         if let Some(old) = found {
             if old & RETIRED != 0 {
                 let mut record = txn.record(self, UndoKind::IndexRevive, 0, 0, 0, 0);
@@ -469,8 +479,7 @@ impl Relation {
             key.extend_from_slice(&Relation::heap_name(RelationId(entry.heap)));
         }
         let key = KeyAndRow(&key, entry.rid);
-        let block = self.descend(0, key)?;
-        self.core.pool.read(self.pid(block)?, |v| Relation::find_exact(&v, key).is_some())
+        self.read_leaf(key, |v| Relation::find_exact(v, key).is_some())
     }
     /// The heaps that have entries of this key, which comes without a heap's name, in a tree whose entries name their
     /// heaps. A heap in which the snapshot sees a row with the key is among them.

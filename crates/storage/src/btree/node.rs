@@ -208,6 +208,16 @@ pub(crate) fn lower_bound(v: &PageView, key: KeyAndRow<'_>) -> usize {
         None => partition_point(0, count, is_less),
     }
 }
+/// As [`lower_bound`], for a key whose entry is likely to be at `near` or beside it.
+#[inline]
+pub(crate) fn lower_bound_near(v: &PageView, key: KeyAndRow<'_>, near: usize) -> usize {
+    let (count, at) = (count(v), head(key.0));
+    if count == 0 {
+        return 0;
+    }
+    let is_less = |i| entry(v, i).is_some_and(|e| compare_with_head((e.key, e.rid), at, key) == Ordering::Less);
+    search_around(near.min(count - 1), count, is_less)
+}
 /// How many bytes all keys between the fences share at their beginning.
 pub(crate) fn shared_by_fences(v: &PageView) -> usize {
     low(v).zip(high(v)).map_or(0, |(low, high)| shared_len(low.key, high.key))
@@ -423,6 +433,26 @@ pub fn cut(p: &mut PageBytes, idx: usize, right: u32, high: &[u8]) -> Result<()>
     let bytes = image(right, low, high, &entries);
     load_image(p, level(&v), &bytes)
 }
+/// Appends entries of the right sibling, each with its length; `high` becomes the high fence, `right` the right sibling.
+pub(crate) fn append_entries(p: &mut PageBytes, right: u32, high: &[u8], entries: &[u8]) -> Result<()> {
+    let old = *p;
+    let v = PageView::of(&old);
+    let mut all: Vec<&[u8]> = (0..count(&v)).filter_map(|i| entry(&v, i)).map(|e| e.bytes).collect();
+    let mut r = kilndb_base::bytes::ByteReader::new(entries);
+    while !r.is_empty() {
+        all.push(r.prefixed().ok_or_else(|| bad("appended entries"))?);
+    }
+    let bytes = image(right, low(&v).map_or(&[][..], |e| e.bytes), high, &all);
+    load_image(p, level(&v), &bytes)
+}
+/// Drops the first `dropped` entries; `low` becomes the low fence.
+pub(crate) fn drop_front(p: &mut PageBytes, dropped: usize, low: &[u8]) -> Result<()> {
+    let old = *p;
+    let v = PageView::of(&old);
+    let kept: Vec<&[u8]> = (dropped..count(&v)).filter_map(|i| entry(&v, i)).map(|e| e.bytes).collect();
+    let bytes = image(right(&v), low, high(&v).map_or(&[][..], |e| e.bytes), &kept);
+    load_image(p, level(&v), &bytes)
+}
 
 #[cfg(test)]
 mod tests {
@@ -493,6 +523,9 @@ mod tests {
                 for rid in [0, 7, 9] {
                     let expected = keys.partition_point(|k| (&k[..], 7) < (&key[..], rid));
                     assert_eq!(lower_bound(&v, KeyAndRow(key, rid)), expected, "{key:?} {rid}");
+                    for near in [0, expected / 2, expected, expected + 3, 4000] {
+                        assert_eq!(lower_bound_near(&v, KeyAndRow(key, rid), near), expected, "{key:?} {rid} {near}");
+                    }
                     if key >= &low && key < &high {
                         for from in [0, expected / 2, expected.saturating_sub(3), expected] {
                             assert_eq!(

@@ -14,8 +14,11 @@ impl Relation {
     /// The row has another key now: marks the entry, so that it is nobody's conflict once we commit.
     pub(crate) fn entry_retire(&self, txn: &mut Transaction, key: &[u8], rid: u64) -> Result<()> {
         loop {
-            let (block, mut page) = self.latch_node(0, KeyAndRow(key, rid))?;
-            let Some((idx, old)) = Relation::find_exact(&page.view(), KeyAndRow(key, rid)) else { return Ok(()) };
+            let mut hint = txn.retired_at.get(self.id);
+            let (block, mut page) = self.latch_leaf_by(&mut hint, KeyAndRow(key, rid))?;
+            let (idx, found) = Relation::place_by(&page.view(), &mut hint, KeyAndRow(key, rid));
+            txn.retired_at.set(hint);
+            let Some(old) = found else { return Ok(()) };
             if old == 0 && node::room(page.page()) < 10 {
                 self.split(block, page, idx)?;
                 continue;

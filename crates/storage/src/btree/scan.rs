@@ -297,7 +297,15 @@ impl IndexScan {
         while !self.done {
             patience = patience.saturating_sub(1);
             let relation = &self.relation;
-            let outcome = relation.core.pool.read(relation.pid(block)?, |v| {
+            // The tree may have given up a block since it was named.
+            let Some(pid) = relation.node_pid(block)?.filter(|_| patience > 0) else {
+                match patience {
+                    0 => return Err(relation.broken_tree(block)),
+                    _ => block = 0,
+                }
+                continue;
+            };
+            let outcome = relation.core.pool.read(pid, |v| {
                 keys.truncate(start.0);
                 ends.truncate(start.1);
                 rids.truncate(start.2);
@@ -312,11 +320,11 @@ impl IndexScan {
                 }
             })?;
             match outcome {
-                LeafOutcome::Go(next) if next < relation.pages() && patience > 0 => {
+                LeafOutcome::Go(next) => {
                     ahead::fetch_node(relation, next);
                     block = next;
                 }
-                LeafOutcome::Restart if block != 0 && patience > 0 => block = 0,
+                LeafOutcome::Restart if block != 0 => block = 0,
                 LeafOutcome::More(key, next) => {
                     if self.backward {
                         self.to = Some(key);

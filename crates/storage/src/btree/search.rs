@@ -9,7 +9,9 @@ use crate::core::RollbackStep;
 use crate::directory::Relation;
 use crate::heap::page::ADDRESS;
 use crate::page::{KIND_TREE, PageView};
+use crate::txn::leaf_hints::LeafHint;
 use crate::wal::record::PageOp;
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Error, Result};
 use std::cmp::Ordering;
 
@@ -21,6 +23,8 @@ pub(super) enum DescentStep {
     Broken,
 }
 const PATIENCE: u32 = 1_000_000;
+/// How often one search meets a block that the tree has given up since it was named, before the name counts as damaged.
+const MOST_GIVEN_UP: u32 = 1000;
 
 impl Relation {
     pub(crate) fn broken_tree(&self, block: u32) -> Error {
@@ -47,28 +51,73 @@ impl Relation {
             },
         }
     }
+    /// The page of a block that another node has named a moment ago. None: the tree has given the block up.
+    #[inline]
+    pub(super) fn node_pid(&self, block: u32) -> Result<Option<u32>> {
+        match self.pid_raw(block) {
+            Some(pid) if block < self.pages() && !self.dropped.load(Relaxed) => Ok(Some(pid)),
+            _ => self.no_node(block),
+        }
+    }
+    #[cold]
+    fn no_node(&self, block: u32) -> Result<Option<u32>> {
+        match self.pid(block) {
+            Err(e) if block == 0 || self.dropped.load(Relaxed) => Err(e),
+            Err(_) => Ok(None),
+            // The tree has grown meanwhile.
+            Ok(pid) => Ok(Some(pid)),
+        }
+    }
     /// The block of `level` that covers the key (as of now).
     pub(crate) fn descend(&self, level: u8, key: KeyAndRow<'_>) -> Result<u32> {
         let mut block = 0;
+        let mut given_up = 0;
         for _ in 0..PATIENCE {
-            match self.core.pool.read(self.pid(block)?, |v| self.step(v, block, level, key))? {
+            let Some(pid) = self.node_pid(block)? else {
+                given_up += 1;
+                if given_up > MOST_GIVEN_UP {
+                    break;
+                }
+                block = 0;
+                continue;
+            };
+            match self.core.pool.read(pid, |v| self.step(v, block, level, key))? {
                 DescentStep::Here => return Ok(block),
-                DescentStep::To(next) if next < self.pages() => {
+                DescentStep::To(next) => {
                     ahead::fetch_node(self, next);
                     block = next;
                 }
                 DescentStep::Restart if block == 0 => return Err(self.broken_tree(block)),
                 DescentStep::Restart => block = 0,
-                _ => return Err(self.broken_tree(block)),
+                DescentStep::Broken => return Err(self.broken_tree(block)),
             }
         }
         Err(self.broken_tree(block))
+    }
+    /// Is the block still in this page, which is latched? The page may have become another's, and have been dropped by
+    /// that one: then it may be read from the disk as it was earlier.
+    #[inline]
+    fn is_at(&self, block: u32, pid: u32) -> bool {
+        block < self.pages() && self.pid_raw(block) == Some(pid)
+    }
+    /// The level of the root.
+    pub(super) fn root_level(&self) -> Result<u8> {
+        self.core.pool.read(self.pid(0)?, |v| node::level(&v))
     }
     /// The node of `level` that covers the key, latched.
     pub(crate) fn latch_node(&self, level: u8, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
         let mut block = self.descend(level, key)?;
         for _ in 0..PATIENCE {
-            let guard = self.core.pool.write(self.pid(block)?)?;
+            let Some(pid) = self.node_pid(block)? else {
+                block = self.descend(level, key)?;
+                continue;
+            };
+            let guard = self.core.pool.write(pid)?;
+            if !self.is_at(block, pid) {
+                drop(guard);
+                block = self.descend(level, key)?;
+                continue;
+            }
             match self.step(guard.view(), block, level, key) {
                 DescentStep::Here => return Ok((block, guard)),
                 DescentStep::To(next) if node::level(&guard.view()) == level => block = next,
@@ -81,26 +130,54 @@ impl Relation {
         }
         Err(self.broken_tree(block))
     }
+    /// Latches the leaf that covers `key`, where a transaction has changed the tree last if the hint says so.
+    pub(super) fn latch_leaf_by(&self, hint: &mut LeafHint, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
+        let near = if hint.is_leaf_likely { hint.block } else { 0 };
+        let (block, page) = self.latch_leaf_near(near, key)?;
+        hint.found_leaf(block);
+        Ok((block, page))
+    }
+    /// As [`Relation::place_of`], on the leaf that the hint has been told of.
+    pub(super) fn place_by(v: &PageView, hint: &mut LeafHint, key: KeyAndRow<'_>) -> (usize, Option<u64>) {
+        let idx = match hint.place() {
+            Some(near) => node::lower_bound_near(v, key, near),
+            None => node::lower_bound(v, key),
+        };
+        hint.found_place(idx);
+        let next = node::entry(v, idx).filter(|_| idx < node::count(v));
+        (idx, next.filter(|e| node::compare(e, key) == Ordering::Equal).map(|e| e.stamp))
+    }
     /// Latches the leaf that covers `key`, which is likely to be `near` (0: unknown).
     pub(crate) fn latch_leaf_near(&self, near: u32, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
-        if near != 0 && near < self.pages() {
-            let pid = self.pid(near)?;
-            if matches!(self.core.pool.read(pid, |v| self.step(v, near, 0, key))?, DescentStep::Here) {
-                let guard = self.core.pool.write(pid)?;
-                if matches!(self.step(guard.view(), near, 0, key), DescentStep::Here) {
-                    return Ok((near, guard));
-                }
+        if near != 0
+            && let Some(pid) = self.node_pid(near)?
+            && matches!(self.core.pool.read(pid, |v| self.step(v, near, 0, key))?, DescentStep::Here)
+        {
+            let guard = self.core.pool.write(pid)?;
+            if self.is_at(near, pid) && matches!(self.step(guard.view(), near, 0, key), DescentStep::Here) {
+                return Ok((near, guard));
             }
         }
         self.latch_node(0, key)
     }
     /// Reads the leaf that covers the key, without a latch.
     pub(crate) fn read_leaf<R>(&self, key: KeyAndRow<'_>, mut read: impl FnMut(&PageView) -> R) -> Result<R> {
+        self.read_node(0, key, |v, _| read(v))
+    }
+    /// Reads the node of a level that covers the key, without a latch, and tells its block.
+    pub(super) fn read_node<R>(
+        &self,
+        level: u8,
+        key: KeyAndRow<'_>,
+        mut read: impl FnMut(&PageView, u32) -> R,
+    ) -> Result<R> {
         loop {
-            let block = self.descend(0, key)?;
-            let found = self.core.pool.read(self.pid(block)?, |v| {
-                matches!(self.step(v, block, 0, key), DescentStep::Here).then(|| read(&v))
-            })?;
+            let block = self.descend(level, key)?;
+            let Some(pid) = self.node_pid(block)? else { continue };
+            let found = self
+                .core
+                .pool
+                .read(pid, |v| matches!(self.step(v, block, level, key), DescentStep::Here).then(|| read(&v, block)))?;
             if let Some(found) = found {
                 return Ok(found);
             }
@@ -132,6 +209,9 @@ impl Relation {
             // Judged under the latch: a rollback restores the stamp before it ends.
             let head = self.core.undo.head(&self.core.pool, found & ADDRESS)?;
             return Ok(head.is_none_or(|h| self.core.xids.has_ended(h.xid)));
+        }
+        if self.tree_changes.removed(key.len() + node::PLAIN_HEAD + node::SLOT, self.pages()) {
+            self.core.shrinks.push(self.id);
         }
         let ops = [(self.target(block), PageOp::TreeRemove { idx })];
         match rollback {

@@ -6,7 +6,7 @@
 //!
 //! Must not know: rows, transactions.
 
-use super::node::{self, KeyAndRow};
+use super::node::{self, KeyAndRow, NodeEntry};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
 use crate::page::{PAGE, PageView};
@@ -19,6 +19,15 @@ const PROBED: usize = 8;
 
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+/// The key that separates the entries before `at` from the others: on leaves as few bytes as tell them apart.
+pub(super) fn separator_at(entries: &[NodeEntry<'_>], at: usize, level: u8) -> (Vec<u8>, u64) {
+    let first = entries[at];
+    let shared = common(entries[at - 1].key, first.key);
+    if level > 0 || shared == first.key.len() {
+        return (first.key.to_vec(), first.rid);
+    }
+    (first.key[..=shared].to_vec(), 0)
 }
 
 /// The entry to split at: `wanted` (from 1 on), or as near to it as both halves fit with their fences. Few large keys
@@ -39,23 +48,45 @@ fn place(sizes: &[usize], low: usize, high: usize, fence: impl Fn(usize) -> usiz
 impl Relation {
     /// A formatted page for a node: a freed block, or a new one.
     pub(super) fn new_node(&self, level: u8) -> Result<(u32, WriteGuard<'_>)> {
-        let hinted = crate::lock(&self.hints).pop();
-        let free =
-            hinted.or_else(|| self.look_for(PROBED, |v, _| v.u8(crate::page::at::KIND) == crate::page::KIND_FREE));
-        if let Some(block) = free {
-            // An outdated hint may lead to a node that is latched, by the caller even: it is not waited for.
-            let pid = self.pid(block)?;
-            self.core.pool.try_read(pid, |_| ());
-            if let Some(guard) =
-                self.core.pool.try_latch(pid).filter(|g| g.page()[crate::page::at::KIND] == crate::page::KIND_FREE)
-            {
-                return Ok((block, guard));
-            }
+        if let Some(free) = self.claim_free(u32::MAX)? {
+            return Ok(free);
+        }
+        let is_free = |v: PageView, _| v.u8(crate::page::at::KIND) == crate::page::KIND_FREE;
+        if let Some(block) = self.look_for(PROBED, is_free)
+            && let Some(guard) = self.latch_free(block)?
+        {
+            return Ok((block, guard));
         }
         self.extend(level)
     }
+    /// A free block before `end` that a hint leads to, latched.
+    pub(super) fn claim_free(&self, end: u32) -> Result<Option<(u32, WriteGuard<'_>)>> {
+        for _ in 0..PROBED {
+            let hinted = {
+                let mut hints = crate::lock(&self.hints);
+                hints.pop_if(|block| *block < end)
+            };
+            let Some(block) = hinted else { return Ok(None) };
+            if let Some(guard) = self.latch_free(block)? {
+                return Ok(Some((block, guard)));
+            }
+        }
+        Ok(None)
+    }
+    /// Latches a block if it is free. An outdated hint may lead to a node that is latched, by the caller even: it is not
+    /// waited for. Or to a block that the tree has given up, or is about to.
+    fn latch_free(&self, block: u32) -> Result<Option<WriteGuard<'_>>> {
+        let Some(pid) = self.node_pid(block)? else { return Ok(None) };
+        self.core.pool.try_read(pid, |_| ());
+        let guard = self.core.pool.try_latch(pid);
+        Ok(guard.filter(|g| {
+            let v = g.view();
+            v.is(crate::page::KIND_FREE, self.id, block) && self.is_usable(block)
+        }))
+    }
     /// Splits a full node; the entry that is to come would go to `idx`. Everything is unlatched afterwards.
     pub(crate) fn split<'a>(&'a self, block: u32, mut page: WriteGuard<'a>, idx: usize) -> Result<()> {
+        let _under_way = self.tree_changes.begin_split();
         let copy = *page.page();
         let v = PageView::of(&copy);
         let n = node::count(&v);
@@ -78,23 +109,15 @@ impl Relation {
                 .unwrap_or(n / 2)
                 .clamp(1, n - 1)
         };
-        let separator_at = |at: usize| {
-            let first = entries[at];
-            if level > 0 {
-                return (first.key.to_vec(), first.rid);
-            }
-            let p = common(entries[at - 1].key, first.key);
-            if p < first.key.len() { (first.key[..=p].to_vec(), 0) } else { (first.key.to_vec(), first.rid) }
-        };
         let fence_at = |at: usize| {
-            let (key, rid) = separator_at(at);
+            let (key, rid) = separator_at(&entries, at, level);
             node::build(&key, rid, None, 0)
         };
         let high = node::high(&v).map_or(&[][..], |e| e.bytes);
         let low = node::low(&v).map_or(&[][..], |e| e.bytes);
         let sizes: Vec<usize> = entries.iter().map(|e| e.bytes.len()).collect();
         let at = place(&sizes, low.len(), high.len(), |at| fence_at(at).len(), wanted);
-        let (separator, fence) = (separator_at(at), fence_at(at));
+        let (separator, fence) = (separator_at(&entries, at, level), fence_at(at));
         let left_bytes: Vec<&[u8]> = entries[..at].iter().map(|e| e.bytes).collect();
         let right_bytes: Vec<&[u8]> = entries[at..].iter().map(|e| e.bytes).collect();
         assert!(0 < at && at < n, "both halves of node {block} have entries");
@@ -155,7 +178,8 @@ impl Relation {
     }
     /// Takes an empty leaf out. False: another thread had one of the pages latched, so it must be tried again.
     fn try_unlink(&self, block: u32) -> Result<bool> {
-        let Some((low, right)) = self.core.pool.read(self.pid(block)?, |v| {
+        let Some(pid) = self.node_pid(block)? else { return Ok(true) };
+        let Some((low, right)) = self.core.pool.read(pid, |v| {
             if !v.is(crate::page::KIND_TREE, self.id, block) || node::count(&v) != 0 || node::level(&v) != 0 {
                 return None;
             }
@@ -177,8 +201,7 @@ impl Relation {
         if i + 1 >= node::count(&v) || mine.child != block || next.child != right {
             return Ok(true);
         }
-        let (Some(mut left_page), Some(mut right_page)) =
-            (self.core.pool.try_latch(self.pid(block)?), self.core.pool.try_latch(self.pid(right)?))
+        let (Some(mut left_page), Some(mut right_page)) = (self.try_latch_block(block)?, self.try_latch_block(right)?)
         else {
             return Ok(false);
         };
@@ -209,7 +232,7 @@ impl Relation {
         ];
         self.core.emit_plain(self, 0, &ops, &[0, 1, 2], &mut [&mut left_page, &mut right_page, &mut parent])?;
         drop((left_page, right_page, parent));
-        crate::lock(&self.hints).push(right);
+        self.note_free(right);
         Ok(true)
     }
 }

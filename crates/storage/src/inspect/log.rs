@@ -90,6 +90,7 @@ fn in_record(record: &Record<'_>, describe: &dyn Fn(&[u8]) -> String) -> String 
         Record::Extent { rel, index, start } => {
             format!("{kind}, relation {rel}, extent {index} begins at page {start}")
         }
+        Record::Truncate { rel, blocks } => format!("{kind}, relation {rel} to {blocks} blocks"),
         Record::Drop { rel } => format!("{kind}, relation {rel}"),
         Record::Chunk { number, page } => format!("{kind}, chunk {number} begins at page {page}"),
         Record::ChunkGone { number } => format!("{kind}, chunk {number}"),

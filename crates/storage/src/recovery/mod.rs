@@ -195,7 +195,7 @@ impl Core {
     /// A page that was not as the log needs it must belong to a relation that is gone by the end of the log; otherwise
     /// it is damaged.
     fn judge_suspects(&self, redo: &RedoState) -> Result<()> {
-        let relations = redo.suspects.iter().filter(|(rel, _)| self.directory.get(**rel).is_some());
+        let relations = redo.suspects.iter().filter(|((rel, _), _)| self.directory.get(*rel).is_some());
         let relations = relations.map(|(_, what)| what.clone());
         let chunks = redo.suspect_chunks.iter().filter(|chunk| self.undo.is_live(**chunk));
         let chunks = chunks.map(|chunk| format!("a page of undo chunk {chunk} is not what the log says it should be"));

@@ -23,8 +23,8 @@ pub(super) struct RedoState {
     /// Unfinished transactions: the head of the undo chain, and whether only the purge is due.
     pub(super) txns: BTreeMap<u64, (u64, bool)>,
     pub(super) max_xid: u64,
-    /// Relations that must be gone at the end, as a page was not theirs, or not as a record needs it; and which.
-    pub(super) suspects: BTreeMap<u32, String>,
+    /// Blocks whose page was not theirs, or not as a record needs it: they must be gone at the end, or their relations.
+    pub(super) suspects: BTreeMap<(u32, u32), String>,
     pub(super) suspect_chunks: BTreeSet<u64>,
     /// Relations by the transaction that has made them and has not ended.
     pub(super) made: HashMap<u64, Vec<u32>>,
@@ -41,7 +41,7 @@ impl RedoState {
     /// Notes that a page belongs to another owner, or does not exist.
     fn suspect(&mut self, target: PageTarget, pid: Option<u32>) {
         let rel = target.rel;
-        self.suspects.entry(rel).or_insert_with(|| {
+        self.suspects.entry((rel, target.block)).or_insert_with(|| {
             let place = pid.map_or(String::new(), |pid| {
                 format!(" (page {pid}: file \"pages\", offset {})", u64::from(pid) * PAGE as u64)
             });
@@ -122,6 +122,12 @@ impl Core {
                     r.set_extent(index as usize, start);
                 }
             }
+            Record::Truncate { rel, blocks } => {
+                if let Some(r) = self.directory.get(rel) {
+                    r.forget_blocks(blocks);
+                }
+                redo.suspects.retain(|(of, block), _| *of != rel || *block < blocks);
+            }
             Record::Drop { rel } => self.directory.remove(self, rel),
             Record::Chunk { number, page } => self.undo.register(number, page, true),
             Record::ChunkGone { number } => self.undo.was_used(number),
@@ -194,7 +200,7 @@ impl Core {
                 // earlier one has left them. What they hold is of no use to anybody, and is not written.
                 let PageTarget { rel, block } = target;
                 let place = format!("log record {lsn:X}, relation {rel} block {block} (page {pid}, LSN {before:X})");
-                redo.suspects.entry(*rel).or_insert_with(|| format!("{place}: {}", e.message()));
+                redo.suspects.entry((*rel, *block)).or_insert_with(|| format!("{place}: {}", e.message()));
                 continue;
             }
             page::set_lsn(page.bytes(), lsn);

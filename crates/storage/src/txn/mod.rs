@@ -9,6 +9,7 @@
 //!
 //! Must not know: SQL, sessions.
 
+pub(crate) mod leaf_hints;
 pub mod purge;
 pub mod purge_queue;
 pub mod rollback;
@@ -38,6 +39,7 @@ use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering::*};
 use kilndb_base::{Csn, Error, Lsn, Result, Xid, sqlstate};
+use leaf_hints::LeafHints;
 use std::sync::Arc;
 use table::AtomicU64Ref;
 
@@ -153,6 +155,10 @@ pub struct Transaction {
     pub(crate) had_savepoint: bool,
     /// The transaction in the session's private store.
     pub(crate) private: Option<Box<Transaction>>,
+    /// Where entries were put into trees last.
+    pub(crate) inserted_at: LeafHints,
+    /// Where entries of trees were retired last.
+    pub(crate) retired_at: LeafHints,
 }
 
 impl Transaction {
@@ -191,6 +197,8 @@ impl Transaction {
             serializable: SerializableModes::default(),
             had_savepoint: false,
             private: None,
+            inserted_at: LeafHints::default(),
+            retired_at: LeafHints::default(),
         }
     }
     pub fn isolation(&self) -> Isolation {

@@ -61,6 +61,8 @@ fn operations<'a>(random: &mut Generator, bytes: &'a [u8], entry: &'a [u8]) -> V
         PageOp::TreeExtend { idx: slot, tail: bytes },
         PageOp::TreeImage { level: 1, image: bytes },
         PageOp::TreeCut { idx: slot, right: random.next() as u32, high: bytes },
+        PageOp::TreeAppend { right: random.next() as u32, high: entry, entries: bytes },
+        PageOp::TreeDropFront { count: slot, low: entry },
         PageOp::Cell { bytes },
         PageOp::PatchMany { first: FIRST, shape: &SHAPES[0], word, old: &[], new: &[5; 6] },
         PageOp::PatchMany { first: FIRST, shape: &SHAPES[1], word, old: &[], new: &[5; 8] },

@@ -86,6 +86,17 @@ pub enum PageOp<'a> {
         right: u32,
         high: &'a [u8],
     },
+    /// The first entries of the right sibling, each with its length, follow the node's own.
+    TreeAppend {
+        right: u32,
+        high: &'a [u8],
+        entries: &'a [u8],
+    },
+    /// The first `count` entries go: the left sibling has them now.
+    TreeDropFront {
+        count: usize,
+        low: &'a [u8],
+    },
     Cell {
         bytes: &'a [u8],
     },
@@ -184,6 +195,8 @@ impl<'a> PageOp<'a> {
             PageOp::TreeExtend { idx, tail } => node::extend(p, idx, tail),
             PageOp::TreeImage { level, image } => node::load_image(p, level, image),
             PageOp::TreeCut { idx, right, high } => node::cut(p, idx, right, high),
+            PageOp::TreeAppend { right, high, entries } => node::append_entries(p, right, high, entries),
+            PageOp::TreeDropFront { count, low } => node::drop_front(p, count, low),
             PageOp::Cell { bytes } => {
                 let end = page::HEADER + bytes.len();
                 p.get_mut(page::HEADER..end).ok_or_else(bad)?.copy_from_slice(bytes);
@@ -216,7 +229,11 @@ impl<'a> PageOp<'a> {
             | PageOp::TreeReplace { idx, .. }
             | PageOp::TreeExtend { idx, .. }
             | PageOp::TreeCut { idx, .. } => Some(idx),
-            PageOp::Init { .. } | PageOp::TreeImage { .. } | PageOp::Cell { .. } => None,
+            PageOp::Init { .. }
+            | PageOp::TreeImage { .. }
+            | PageOp::TreeAppend { .. }
+            | PageOp::TreeDropFront { .. }
+            | PageOp::Cell { .. } => None,
         }
     }
     pub fn tag(&self) -> OpTag {
@@ -234,6 +251,8 @@ impl<'a> PageOp<'a> {
             PageOp::TreeExtend { .. } => OpTag::TreeExtend,
             PageOp::TreeImage { .. } => OpTag::TreeImage,
             PageOp::TreeCut { .. } => OpTag::TreeCut,
+            PageOp::TreeAppend { .. } => OpTag::TreeAppend,
+            PageOp::TreeDropFront { .. } => OpTag::TreeDropFront,
             PageOp::Cell { .. } => OpTag::Cell,
             PageOp::PatchMany { .. } => OpTag::PatchMany,
             PageOp::WordMany { .. } => OpTag::WordMany,
@@ -312,6 +331,15 @@ impl<'a> PageOp<'a> {
                 put_varint(out, u64::from(right));
                 put_prefixed(out, high);
             }
+            PageOp::TreeAppend { right, high, entries } => {
+                put_varint(out, u64::from(right));
+                put_prefixed(out, high);
+                put_prefixed(out, entries);
+            }
+            PageOp::TreeDropFront { count, low } => {
+                put_varint(out, count as u64);
+                put_prefixed(out, low);
+            }
             PageOp::Cell { bytes } => {
                 put_prefixed(out, bytes);
             }
@@ -364,6 +392,8 @@ impl<'a> PageOp<'a> {
             OpTag::TreeReplace => PageOp::TreeReplace { idx: get_place(r)?, entry: r.prefixed()? },
             OpTag::TreeImage => PageOp::TreeImage { level: r.u8()?, image: r.prefixed()? },
             OpTag::TreeCut => PageOp::TreeCut { idx: get_place(r)?, right: get_u32(r)?, high: r.prefixed()? },
+            OpTag::TreeAppend => PageOp::TreeAppend { right: get_u32(r)?, high: r.prefixed()?, entries: r.prefixed()? },
+            OpTag::TreeDropFront => PageOp::TreeDropFront { count: get_place(r)?, low: r.prefixed()? },
             OpTag::Cell => PageOp::Cell { bytes: r.prefixed()? },
             OpTag::PatchMany => {
                 let (first, word, shape) = (get_place(r)?, get_word(r, undo)?, r.prefixed()?);
@@ -432,6 +462,11 @@ pub enum Record<'a> {
         index: u32,
         start: u32,
     },
+    /// The blocks from this number on are no longer the relation's, nor are the extents that begin there or further on.
+    Truncate {
+        rel: u32,
+        blocks: u32,
+    },
     Drop {
         rel: u32,
     },
@@ -476,6 +511,7 @@ impl Record<'_> {
             Record::PurgeDone { .. } => RecordKind::PurgeDone,
             Record::Create { .. } => RecordKind::Create,
             Record::Extent { .. } => RecordKind::Extent,
+            Record::Truncate { .. } => RecordKind::Truncate,
             Record::Drop { .. } => RecordKind::Drop,
             Record::Chunk { .. } => RecordKind::Chunk,
             Record::ChunkGone { .. } => RecordKind::ChunkGone,
@@ -601,6 +637,7 @@ pub fn encode(record: &Record<'_>) -> Vec<u8> {
             numbers(0, &[*xid, u64::from(*rel), u64::from(*kind), u64::from(*persistence)]);
         }
         Record::Extent { rel, index, start } => numbers(0, &[u64::from(*rel), u64::from(*index), u64::from(*start)]),
+        Record::Truncate { rel, blocks } => numbers(0, &[u64::from(*rel), u64::from(*blocks)]),
         Record::Drop { rel } => numbers(0, &[u64::from(*rel)]),
         Record::Chunk { number, page } => numbers(0, &[*number, u64::from(*page)]),
         Record::ChunkGone { number } => numbers(0, &[*number]),
@@ -721,6 +758,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
             }
             Record::Doom { xid, rels }
         }
+        RecordKind::Truncate => Record::Truncate { rel: get_u32(&mut r)?, blocks: get_u32(&mut r)? },
         RecordKind::Drop => Record::Drop { rel: get_u32(&mut r)? },
         RecordKind::Chunk => Record::Chunk { number: r.varint()?, page: get_u32(&mut r)? },
         RecordKind::ChunkGone => Record::ChunkGone { number: r.varint()? },

@@ -38,8 +38,8 @@ macro_rules! tags {
 }
 
 tags! {
-    /// What a record is: the low four bits of its first byte. What bits 4 to 7 mean depends on the kind; the sixteenth kind
-    /// has bit 4 set as part of what it is ([`RecordKind::of_head`]).
+    /// What a record is: the low four bits of its first byte. What bits 4 to 7 mean depends on the kind; the last kinds
+    /// have bit 4 set as part of what they are ([`RecordKind::of_head`]).
     RecordKind {
         Change = 0x01 "change",
         /// Bits 4 to 7 of the first byte: the undo record's kind.
@@ -59,11 +59,13 @@ tags! {
         Link = 0x0d "link",
         Initial = 0x0e "initial",
         Durable = 0x0f "durable",
+        Truncate = 0x18 "truncate",
         Doom = 0x19 "doom",
     }
 }
 const _: () = assert!(RecordKind::FLAG == 1 << 4 && RecordKind::SECOND_FLAG == 1 << 5);
 const _: () = assert!(RecordKind::Doom.byte() == RecordKind::Drop.byte() | RecordKind::FLAG);
+const _: () = assert!(RecordKind::Truncate.byte() == RecordKind::Extent.byte() | RecordKind::FLAG);
 
 impl RecordKind {
     /// Bit 4 of a first byte.
@@ -76,6 +78,7 @@ impl RecordKind {
     pub(crate) const fn of_head(head: u8) -> Option<RecordKind> {
         match RecordKind::of_byte(head & 0x0f) {
             Some(RecordKind::Drop) if head & RecordKind::FLAG != 0 => Some(RecordKind::Doom),
+            Some(RecordKind::Extent) if head & RecordKind::FLAG != 0 => Some(RecordKind::Truncate),
             kind => kind,
         }
     }
@@ -100,6 +103,8 @@ tags! {
         PatchMany = 14 "patch many",
         WordMany = 15 "word many",
         TreeExtend = 16 "tree extend",
+        TreeAppend = 17 "tree append",
+        TreeDropFront = 18 "tree drop front",
     }
 }
 
@@ -147,7 +152,8 @@ mod tests {
         for kind in RecordKind::ALL {
             for high in 0..16u8 {
                 let with = RecordKind::of_head(kind.byte() & 0x0f | high << 4);
-                let may_differ = matches!(kind, RecordKind::Drop | RecordKind::Doom);
+                let may_differ =
+                    matches!(kind, RecordKind::Drop | RecordKind::Doom | RecordKind::Extent | RecordKind::Truncate);
                 assert!(with == Some(*kind) || may_differ, "{kind:?} with {high:x}");
             }
         }
