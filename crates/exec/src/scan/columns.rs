@@ -6,8 +6,8 @@
 //! Invariants
 //! 1. A batch whose filter fails is judged again one row after the other, so that the error is that of the first row; rows
 //!    before it are handed on first.
-//! 2. A row is handed on once, in the order of the table. A scan is read as rows or as columns, not first as one and then
-//!    as the other.
+//! 2. A row is handed on once, in the order of the table. A scan is read as rows or as columns, or
+//!    first as columns and then as rows.
 //!
 //! Must not know: what the rows are for.
 
@@ -355,6 +355,9 @@ impl ScanProgress {
         // The vectors change places with those of earlier rows, whose memory is used again.
         std::mem::swap(&mut out.columns, &mut gathered.vectors);
         out.take_rows(&mut gathered.left, count);
+        // Whoever goes on with rows begins behind these.
+        self.rows.clear();
+        self.next = 0;
         Ok(())
     }
 }
