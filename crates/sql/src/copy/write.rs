@@ -1,7 +1,7 @@
 //! COPY TO.
 
 use super::copy_table;
-use super::escape::{CsvColumn, append_csv, append_text, escape_text, quote_csv};
+use super::escape::{CsvColumn, append_csv, append_text};
 use super::file::open_output;
 use super::{BYTES, CopyOptions, Format, Output, ROWS, copy_columns};
 use crate::client::{Client, ProgressSlot, Runtime};
@@ -72,7 +72,7 @@ impl SinkParts for CopyParts<'_> {
             are_numbers_plain: are_numbers_plain(self.options),
             eval,
             line: self.header.to_vec(),
-            spare: Vec::new(),
+            value: Vec::new(),
             progress: self.progress,
             rows: 0,
             bytes: 0,
@@ -85,13 +85,13 @@ pub(crate) struct CopySink<'a> {
     output: &'a mut dyn Output,
     options: &'a CopyOptions,
     columns: &'a [CopiedColumn],
-    /// Numbers, dates and times need no escape and no quotes.
+    /// Values that are [`is_number`] need no escape and no quotes.
     are_numbers_plain: bool,
     eval: EvalContext<'a>,
     /// The row that is being made, behind what goes with it.
     line: Vec<u8>,
-    /// A value that is being escaped.
-    spare: Vec<u8>,
+    /// A value that may have to be escaped.
+    value: Vec<u8>,
     progress: &'a ProgressSlot,
     rows: i64,
     bytes: i64,
@@ -106,8 +106,8 @@ fn are_numbers_plain(options: &CopyOptions) -> bool {
     }
 }
 
-/// A number, a date or a time, whose text has no bytes but those that [`are_numbers_plain`] has looked at. The names of
-/// zones may have others.
+/// A number, a date, a time or the like, whose text has no bytes but those that [`are_numbers_plain`] has looked at. The names
+/// of zones may have others.
 fn is_number(value: &Datum) -> bool {
     matches!(
         value,
@@ -120,32 +120,32 @@ fn is_number(value: &Datum) -> bool {
             | Datum::Date(_)
             | Datum::Time(_)
             | Datum::Timestamp(_)
+            | Datum::Bool(_)
+            | Datum::Uuid(_)
     )
 }
 
 impl CopySink<'_> {
     fn field_text(&mut self, column: &CopiedColumn, value: &Datum) -> Result<()> {
+        let (type_oid, typmod) = (column.type_oid, column.typmod);
         if value.is_null() {
             self.line.extend_from_slice(self.options.null.as_bytes());
             return Ok(());
         }
-        let is_csv = self.options.format == Format::Csv;
-        if let Datum::Text(text) = value
-            && column.is_text
-        {
-            return match is_csv {
-                true => append_csv(text.as_bytes(), self.options, column.csv, &mut self.line),
-                false => append_text(text.as_bytes(), self.options.delimiter, &mut self.line),
-            };
+        if self.are_numbers_plain && !column.csv.is_always_quoted && is_number(value) {
+            return io::output_typmod(type_oid, typmod, value, &mut self.line, &self.eval);
         }
-        let start = self.line.len();
-        io::output_typmod(column.type_oid, column.typmod, value, &mut self.line, &self.eval)?;
-        if self.are_numbers_plain && is_number(value) && !(is_csv && column.csv.is_always_quoted) {
-            return Ok(());
-        }
-        match is_csv {
-            true => quote_csv(&mut self.line, start, self.options, column.csv, &mut self.spare),
-            false => escape_text(&mut self.line, start, self.options.delimiter, &mut self.spare),
+        let text = match value {
+            Datum::Text(text) if column.is_text => text.as_bytes(),
+            _ => {
+                self.value.clear();
+                io::output_typmod(type_oid, typmod, value, &mut self.value, &self.eval)?;
+                &self.value
+            }
+        };
+        match self.options.format {
+            Format::Csv => append_csv(text, self.options, column.csv, &mut self.line),
+            _ => append_text(text, self.options.delimiter, &mut self.line),
         }
     }
 
