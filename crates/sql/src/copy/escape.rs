@@ -1,4 +1,4 @@
-//! Values as COPY's text and CSV formats write them.
+//! Values as COPY's text and CSV formats write them, and what is read of escapes.
 //!
 //! Most values have no byte that needs an escape, which is found out sixteen bytes at a time.
 //!
@@ -66,6 +66,30 @@ pub(super) fn append_text(value: &[u8], delimiter: u8, out: &mut Vec<u8>) -> Res
         out.extend_from_slice(rest);
     }
     Ok(())
+}
+
+/// What follows a backslash: the byte meant and how many were used.
+pub(super) fn unescape(rest: &[u8]) -> (u8, usize) {
+    let octal = |b: u8| (b'0'..=b'7').contains(&b);
+    match rest[0] {
+        b'b' => (8, 1),
+        b'f' => (12, 1),
+        b'n' => (b'\n', 1),
+        b'r' => (b'\r', 1),
+        b't' => (b'\t', 1),
+        b'v' => (11, 1),
+        b if octal(b) => {
+            let digits = rest.iter().take(3).take_while(|b| octal(**b)).count();
+            let value = rest[..digits].iter().fold(0u32, |v, b| v * 8 + u32::from(b - b'0'));
+            (value as u8, digits)
+        }
+        b'x' if rest.get(1).is_some_and(u8::is_ascii_hexdigit) => {
+            let digits = rest[1..].iter().take(2).take_while(|b| b.is_ascii_hexdigit()).count();
+            let text = std::str::from_utf8(&rest[1..=digits]).unwrap_or("0");
+            (u8::from_str_radix(text, 16).unwrap_or(0), digits + 1)
+        }
+        b => (b, 1),
+    }
 }
 
 /// How a column's values are written in CSV.
@@ -143,6 +167,15 @@ mod tests {
                 assert_eq!(text(&value, b','), expected);
             }
         }
+    }
+
+    #[test]
+    fn escapes_of_the_text_format() {
+        assert_eq!(unescape(b"n"), (b'\n', 1));
+        assert_eq!(unescape(b"1019"), (b'A', 3));
+        assert_eq!(unescape(b"x41"), (b'A', 3));
+        assert_eq!(unescape(b"x"), (b'x', 1));
+        assert_eq!(unescape(b"\\"), (b'\\', 1));
     }
 
     #[test]

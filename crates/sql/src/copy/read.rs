@@ -1,7 +1,7 @@
 //! COPY FROM: bytes from the client into rows for the executor's INSERT.
 
 use super::copy_table;
-use super::escape::find;
+use super::escape::{find, unescape};
 use super::file::open_input;
 use super::lines::{KeptLines, shown};
 use super::marks::{LineMarks, MarkedBytes};
@@ -528,30 +528,6 @@ fn valid_text(bytes: &[u8]) -> Result<&str> {
     }
 }
 
-/// What follows a backslash: the byte meant and how many were used.
-fn unescape(rest: &[u8]) -> (u8, usize) {
-    let octal = |b: u8| (b'0'..=b'7').contains(&b);
-    match rest[0] {
-        b'b' => (8, 1),
-        b'f' => (12, 1),
-        b'n' => (b'\n', 1),
-        b'r' => (b'\r', 1),
-        b't' => (b'\t', 1),
-        b'v' => (11, 1),
-        b if octal(b) => {
-            let digits = rest.iter().take(3).take_while(|b| octal(**b)).count();
-            let value = rest[..digits].iter().fold(0u32, |v, b| v * 8 + u32::from(b - b'0'));
-            (value as u8, digits)
-        }
-        b'x' if rest.get(1).is_some_and(u8::is_ascii_hexdigit) => {
-            let digits = rest[1..].iter().take(2).take_while(|b| b.is_ascii_hexdigit()).count();
-            let text = std::str::from_utf8(&rest[1..=digits]).unwrap_or("0");
-            (u8::from_str_radix(text, 16).unwrap_or(0), digits + 1)
-        }
-        b => (b, 1),
-    }
-}
-
 impl RowSource for CopySource<'_> {
     fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
         let before = out.rows;
@@ -654,10 +630,7 @@ pub(super) fn copy_from(
         converted: None,
         concern: Concern::Nothing,
         lines: KeptLines::default(),
-        marked: match options.format {
-            Format::Csv => MarkedBytes::of_csv(options.delimiter, options.quote),
-            _ => MarkedBytes::of_text(options.delimiter),
-        },
+        marked: marked_bytes(options),
         marks: LineMarks::default(),
     };
     source.progress.concerns(source.table.oid);
@@ -673,24 +646,17 @@ pub(super) fn copy_from(
     }
 }
 
+fn marked_bytes(options: &CopyOptions) -> MarkedBytes {
+    match options.format {
+        Format::Csv => MarkedBytes::of_csv(options.delimiter, options.quote),
+        _ => MarkedBytes::of_text(options.delimiter),
+    }
+}
+
 /// 42501 for a system table.
 fn refuse_catalog(table: &Table) -> Result<()> {
     if table.is_catalog {
         return Err(kilndb_context::privileges::permission_denied("table", &table.name));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::unescape;
-
-    #[test]
-    fn escapes_of_the_text_format() {
-        assert_eq!(unescape(b"n"), (b'\n', 1));
-        assert_eq!(unescape(b"1019"), (b'A', 3));
-        assert_eq!(unescape(b"x41"), (b'A', 3));
-        assert_eq!(unescape(b"x"), (b'x', 1));
-        assert_eq!(unescape(b"\\"), (b'\\', 1));
-    }
 }

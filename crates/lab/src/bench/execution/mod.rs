@@ -1,5 +1,5 @@
-//! How fast statements are executed: rows of what users do with much data, each as a ratio of PostgreSQL's time with a bound that it must
-//! keep and one that is aimed at.
+//! How fast statements are executed: rows of what users do with much data, each as a ratio of PostgreSQL's time with a
+//! bound that it must keep and one that is aimed at.
 //!
 //! Both servers make the same data from the same formulas. Their answers are compared.
 

@@ -1,9 +1,9 @@
 //! What is measured, as it lies in `crates/lab/execution`: scripts of statements, some of which are timed.
 //!
 //! A line that begins with `-- ` says something of what follows. `script: NAME` begins a script; `warm` lets its first turn
-//! not count, `turns: N` is how many there are. `once`, `turn` and `end` say when the statements below run: before the turns, in each
-//! turn, after them. `row: NAME` times the next statement, `value: NAME` takes its answer as a figure, `must: X` and `aim: X`
-//! are bounds of it. A statement ends with a semicolon at the end of a line, outside of `$$`.
+//! not count, `turns: N` is how many there are. `once`, `turn` and `end` say when the statements below run: before the
+//! turns, in each turn, after them. `row: NAME` times the next statement, `value: NAME` takes its answer as a figure,
+//! `must: X` and `aim: X` are bounds of it. A statement ends with a semicolon at the end of a line, outside of `$$`.
 
 /// A row of the table, and what its figure is held against.
 #[derive(Clone, Debug, Default, PartialEq)]
