@@ -98,8 +98,10 @@ runaway: build
 # PARTS=plans (TPCH=0.1, its scale) compares queries, their answers and the rows of their plans; PARTS=joins (FILMS=30000) estimates.
 # PARTS=online (SCALE=100) is TPC-B beside changes of its table, ANALYZE and a report.
 # PARTS=access is what grants, policies and strangers cost, PARTS=tls point queries over TLS.
+# PARTS=execution is how fast statements over much data are, each with a bound: ROWS=10000000 TPCH=1 are the sizes that the bounds are for,
+# ONLY=copy,jsonb measures the rows with one of these texts in their names, TURNS=3.
 # PARTS=tpcc (WAREHOUSES=5,50 TERMINALS=16,64, each with each) is TPC-C; with WAREHOUSES=1 TERMINALS=8 it takes some minutes.
 bench: build
 	$(SETUP) build test $(if $(BEFORE),,postgres)
 	cargo build --release --locked -p kilndb-lab
-	$${CARGO_TARGET_DIR:-./target}/release/kilndb-lab bench $(foreach option,before parts pairs duration scale rows tpch films warehouses terminals,$(call flag,$(option)))
+	$${CARGO_TARGET_DIR:-./target}/release/kilndb-lab bench $(foreach option,before parts pairs duration scale rows tpch films warehouses terminals only turns,$(call flag,$(option)))

@@ -488,12 +488,6 @@ impl Batch {
         self.rows += 1;
         debug_assert_eq!(self.data.len(), self.rows * self.width);
     }
-    /// The place of the unfinished row's next value, NULL at first.
-    pub fn next_value(&mut self) -> &mut Datum {
-        let at = self.data.len();
-        self.data.push(Datum::Null);
-        &mut self.data[at]
-    }
     /// Takes back the values of an unfinished row.
     pub fn cancel_row(&mut self) {
         self.data.truncate(self.rows * self.width);

@@ -16,6 +16,7 @@ use super::row_security::{check_stored, has_view_checks};
 use super::{index, write};
 use kilndb_base::{Result, RowId};
 use kilndb_plan::ModifyPlan;
+use kilndb_plan::expression::CExpr;
 use kilndb_storage::{RowBatch, TermChange};
 use kilndb_types::{Datum, row};
 
@@ -60,6 +61,29 @@ impl IndexKeys {
     }
 }
 
+/// Whether each new row is a row of the input as it is: the columns are assigned the input's values in their order, nothing is
+/// computed, and no row is left out.
+fn stores_input(m: &ModifyPlan) -> bool {
+    let columns = m.table.columns.len();
+    let assignments = &m.statement.assignments;
+    let is_same = |(place, (column, e)): (usize, &(usize, CExpr))| {
+        *column == place && matches!(e, CExpr::Slot(slot) if *slot == place)
+    };
+    m.statement.input_width == columns
+        && assignments.len() == columns
+        && m.statement.row_filter.is_none()
+        && m.generated.is_empty()
+        && assignments.iter().enumerate().all(is_same)
+}
+
+/// Appends the bytes of a new row.
+fn put_encoded(m: &ModifyPlan, values: &[Datum], rows: &mut RowBatch) -> Result<()> {
+    let start = rows.bytes.len() as u32;
+    row::encode_row(&m.stored_as.descriptor, values, &mut rows.bytes)?;
+    rows.rows.push((RowId::default(), start, rows.bytes.len() as u32));
+    Ok(())
+}
+
 impl ModifyState {
     pub(super) fn insert_rows(
         &mut self,
@@ -71,13 +95,18 @@ impl ModifyState {
     ) -> Result<()> {
         let is_looked_at = m.statement.returning.is_some() || has_view_checks(m);
         let keep = is_looked_at || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
+        let is_plain = stores_input(m);
         s.positions.clear();
         s.rows.clear();
         s.kept.clear();
         let mut failed = None;
         for i in 0..batch.rows {
             cx.concerns(RowPlace::OfBatch(i), false);
-            match Self::put_new_row(m, batch.row(i), s, rt, cx) {
+            let put = match is_plain {
+                true => Self::put_input_row(m, batch.row(i), s, rt, cx).map(|()| true),
+                false => Self::put_new_row(m, batch.row(i), s, rt, cx),
+            };
+            match put {
                 Ok(false) => continue,
                 Ok(true) => {}
                 Err(e) if s.positions.is_empty() || takes_rows_together(cx) => return Err(e),
@@ -87,7 +116,7 @@ impl ModifyState {
                 }
             }
             s.positions.push(i as u32);
-            if keep {
+            if keep && !is_plain {
                 s.kept.append(&mut s.values);
             }
         }
@@ -114,10 +143,20 @@ impl ModifyState {
         if !Self::fill_new_row(m, input, &mut s.values, rt, cx)? {
             return Ok(false);
         }
-        let start = s.rows.bytes.len() as u32;
-        row::encode_row(&m.stored_as.descriptor, &s.values, &mut s.rows.bytes)?;
-        s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
+        put_encoded(m, &s.values, &mut s.rows)?;
         Ok(true)
+    }
+
+    /// The same of a row that is stored as it came, of which no copy is made.
+    fn put_input_row(
+        m: &ModifyPlan,
+        input: &[Datum],
+        s: &mut BatchScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        write::check(m, input, rt, cx)?;
+        put_encoded(m, input, &mut s.rows)
     }
 
     /// Does what follows once the rows in `BatchScratch::kept` are in the heap: index entries, then RETURNING.
@@ -129,7 +168,9 @@ impl ModifyState {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let rows = write::NewRows { values: &s.kept, width: m.table.columns.len(), rids: &s.rids };
+        // Rows that are stored as they came are those of the batch, from the first on.
+        let values = if stores_input(m) { &batch.data } else { &s.kept };
+        let rows = write::NewRows { values, width: m.table.columns.len(), rids: &s.rids };
         let conflict = write::insert_entries_of(m, rows, &mut s.keys, &mut self.queue.twins, rt, cx)?;
         let before = conflict.map_or(s.rids.len(), |(row, _)| row);
         for (n, (i, rid)) in s.positions.iter().zip(&s.rids).take(before).enumerate() {

@@ -89,11 +89,15 @@ const CHANGES: u64 = privilege::INSERT | privilege::UPDATE;
 
 /// Computes generated columns, and checks row security, NOT NULL, CHECK constraints and partition bounds.
 pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
-    let kind = match m.statement.kind {
+    complete_as(m, check_kind(m), values, rt, cx)
+}
+
+/// What the statement's own rows are checked as.
+fn check_kind(m: &ModifyPlan) -> RowCheckKind {
+    match m.statement.kind {
         DmlKind::Insert => RowCheckKind::Insert,
         _ => RowCheckKind::Update,
-    };
-    complete_as(m, kind, values, rt, cx)
+    }
 }
 
 /// The same of a row that ON CONFLICT DO UPDATE changes, or is written as the statement's kind says.
@@ -108,6 +112,22 @@ pub fn complete_as(
     for (column, e) in &*m.generated {
         values[*column] = e.eval(values, rt, cx)?;
     }
+    check_as(m, kind, values, rt, cx)
+}
+
+/// The same of a row of which nothing is generated.
+pub fn check(m: &ModifyPlan, values: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+    require_functions(m, &m.functions.generated, cx)?;
+    check_as(m, check_kind(m), values, rt, cx)
+}
+
+fn check_as(
+    m: &ModifyPlan,
+    kind: RowCheckKind,
+    values: &[Datum],
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     if !m.statement.row_checks.is_empty() {
         match &m.columns {
             Some(columns) => super::row_security::check(m, kind, &columns.to_named(values), rt, cx)?,

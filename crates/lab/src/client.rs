@@ -251,6 +251,25 @@ impl Client {
         self.answers().map(|_| ())
     }
 
+    /// Runs a COPY TO STDOUT; `take` gets what each message brings, which is a row.
+    pub fn copy_out(&mut self, sql: &str, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), ClientError> {
+        self.send(sql)?;
+        let mut body = Vec::new();
+        loop {
+            match self.message_into(&mut body)? {
+                b'd' => take(&body)?,
+                b'c' => return self.answers().map(|_| ()),
+                b'E' => {
+                    let refused = Fields(&body).error()?;
+                    self.answers()?;
+                    return Err(ClientError::Server(refused));
+                }
+                b'N' => self.notices.push(Fields(&body).error()?),
+                _ => {}
+            }
+        }
+    }
+
     /// Parses a statement under a name.
     pub fn prepare(&mut self, name: &str, sql: &str) -> Result<(), ClientError> {
         let mut messages = Vec::new();
@@ -381,12 +400,19 @@ impl Client {
     }
 
     fn message(&mut self) -> Result<(u8, Vec<u8>), ClientError> {
+        let mut body = Vec::new();
+        let kind = self.message_into(&mut body)?;
+        Ok((kind, body))
+    }
+
+    /// Reads a message into a buffer that may have been used before.
+    fn message_into(&mut self, body: &mut Vec<u8>) -> Result<u8, ClientError> {
         let mut head = [0_u8; 5];
         self.stream.read_exact(&mut head)?;
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-        let mut body = vec![0; length.saturating_sub(4)];
-        self.stream.read_exact(&mut body)?;
-        Ok((head[0], body))
+        body.resize(length.saturating_sub(4), 0);
+        self.stream.read_exact(body)?;
+        Ok(head[0])
     }
 }
 

@@ -8,13 +8,15 @@ const HELP: &str = "\
 Usage:
   kilndb-lab bench [--before PROGRAM] [--parts PART,...] [--pairs N] [--duration SECONDS] [--scale N] [--rows N]
                    [--clients N,...] [--shared-buffers SIZE] [--tpch SCALE] [--warehouses N,...] [--terminals N,...]
+                   [--films N] [--only TEXT,...] [--turns N]
   kilndb-lab canned SOCKET
 
 bench    KilnDB against PostgreSQL and the wire limit, or against another build of KilnDB (--before), in turns; prints a
          table with the 95 % confidence interval of each row's ratio, and fails if a row is slower
          parts: pgbench, latency, hot, bulk, partitions, inverted; and, only if they are named, tls: point queries over
          TLS; tpcc: TPC-C with each of these numbers of warehouses and terminals; plans: queries with their times, answers and rows of their plans,
-         TPC-H among them
+         TPC-H among them; joins: estimates and plans of joins; execution: statements over much data, of which --only
+         names some rows, as ratios of PostgreSQL's time with bounds
 canned   the wire limit alone: a server that answers every message with prepared bytes
 ";
 

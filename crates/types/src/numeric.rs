@@ -207,10 +207,8 @@ impl Numeric {
         if typmod < 4 {
             return Ok(self.clone());
         }
-        let (precision, scale) = typmod_parts(typmod);
         if let Short(number) = self
-            && let Some(rounded) = number.with_scale(scale, true)
-            && rounded.is_below_power(precision - scale)
+            && let Some(rounded) = number.within(typmod)
         {
             return Ok(Short(rounded));
         }
@@ -296,12 +294,55 @@ impl Numeric {
             None => Ok(GroupedNumeric::parse(text)?.into()),
         }
     }
+    /// A plainly written number with its modifier applied; None: it is written otherwise, or does not fit.
+    #[inline]
+    pub(crate) fn parse_plain(text: &str, typmod: i32) -> Option<ShortNumeric> {
+        ShortNumeric::parse(text.as_bytes())?.within(typmod)
+    }
+    /// The double that a plainly written number other than zero is, if it takes one exact division to find.
+    #[inline]
+    pub(crate) fn parse_plain_f64(text: &str) -> Option<f64> {
+        // Zero may have a sign.
+        ShortNumeric::parse(text.as_bytes()).filter(|number| number.value() != 0)?.to_f64()
+    }
+    /// What [`Numeric::receive`] reads, if it has few digits and fits its modifier.
+    #[inline]
+    pub(crate) fn receive_plain(bytes: &[u8], typmod: i32) -> Option<ShortNumeric> {
+        let (head, digits) = bytes.split_first_chunk::<8>()?;
+        let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let (digits, rest) = digits.as_chunks::<2>();
+        if !rest.is_empty() || digits.len() != usize::from(word(0)) || !matches!(word(4), 0 | 0x4000) {
+            return None;
+        }
+        let digits = digits.iter().map(|pair| u16::from_be_bytes(*pair));
+        let weight = i32::from(word(2) as i16);
+        ShortNumeric::from_few_groups(word(4) != 0, weight, i32::from(word(6)), digits)?.within(typmod)
+    }
+    /// From the little-endian digits of a finite number, if they are few.
+    #[inline(always)]
+    pub(crate) fn stored_plain(is_negative: bool, weight: i32, dscale: i32, digits: &[u8]) -> Option<ShortNumeric> {
+        let (digits, rest) = digits.as_chunks::<2>();
+        let digits = digits.iter().map(|pair| u16::from_le_bytes(*pair));
+        rest.is_empty().then(|| ShortNumeric::from_few_groups(is_negative, weight, dscale, digits))?
+    }
     pub fn receive(bytes: &[u8]) -> Result<Numeric> {
         Ok(GroupedNumeric::receive(bytes)?.into())
     }
     /// Binary form: digit count, weight, sign, dscale, digits, big-endian.
     pub fn send(&self, out: &mut Vec<u8>) {
-        self.grouped().send(out);
+        let Short(number) = self else { return self.grouped().send(out) };
+        let groups = number.groups();
+        let sign: u16 = if number.value() < 0 { 0x4000 } else { 0 };
+        let head = [groups.groups().len() as u16, groups.weight as u16, sign, u16::from(number.decimals())];
+        head.iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+        groups.groups().iter().for_each(|digit| out.extend_from_slice(&digit.to_be_bytes()));
+    }
+    /// Appends the number as it is shown.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Short(number) => out.extend_from_slice(number.show(&mut [0; 32]).as_bytes()),
+            Grouped(number) => crate::io::write(out, format_args!("{number}")),
+        }
     }
     /// Scientific form, as to_char's EEEE needs it: mantissa digits after the point, exponent.
     pub(crate) fn to_scientific(&self, decimals: i32) -> (String, i32) {

@@ -529,6 +529,45 @@ fn get_value(storage: PhysicalType, r: &mut ByteReader) -> Option<Datum> {
     }
     get_other(storage, r)
 }
+/// Reads a value to where NULL is, the most frequent ones without a detour.
+#[inline]
+fn fill_value(storage: PhysicalType, r: &mut ByteReader, to: &mut Datum) -> Option<()> {
+    use PhysicalType as P;
+    match storage {
+        P::Int4 => to.fill(Datum::Int4(r.i32()?)),
+        P::Int8 => to.fill(Datum::Int8(r.i64()?)),
+        P::Text => to.fill(Datum::Text(Arc::from(std::str::from_utf8(r.prefixed()?).ok()?))),
+        P::Date => to.fill(Datum::Date(r.i32()?)),
+        P::Timestamp => to.fill(Datum::Timestamp(r.i64()?)),
+        P::TimestampTz => to.fill(Datum::TimestampTz(r.i64()?)),
+        P::Float8 => to.fill(Datum::Float8(f64::from_bits(r.u64()?))),
+        P::Numeric => {
+            let bytes = r.prefixed()?;
+            match short_numeric(bytes) {
+                Some(number) => to.fill(Datum::Numeric(Numeric::Short(number))),
+                None => to.fill(Datum::Numeric(get_numeric(bytes)?)),
+            }
+        }
+        other => to.fill(get_other(other, r)?),
+    }
+    Some(())
+}
+/// Reads what is wanted of a column to where NULL is.
+#[inline(always)]
+fn fill_wanted(column: &ColumnLayout, want: ColumnFetch, r: &mut ByteReader, to: &mut Datum) -> Option<()> {
+    if want == ColumnFetch::Value && column.shape.is_none() {
+        return fill_value(column.storage, r, to);
+    }
+    to.fill(get_wanted(column, want, r)?);
+    Some(())
+}
+/// A stored number of few digits.
+#[inline(always)]
+fn short_numeric(bytes: &[u8]) -> Option<ShortNumeric> {
+    let (head, digits) = bytes.split_first_chunk::<5>()?;
+    let (weight, dscale) = (i16::from_le_bytes([head[1], head[2]]), u16::from_le_bytes([head[3], head[4]]));
+    (head[0] <= 1).then(|| Numeric::stored_plain(head[0] == 1, i32::from(weight), i32::from(dscale), digits))?
+}
 fn get_other(storage: PhysicalType, r: &mut ByteReader) -> Option<Datum> {
     use PhysicalType as P;
     Some(match storage {
@@ -644,23 +683,20 @@ pub fn decode_row(
     let last = needed
         .map_or(head.count, |n| n.iter().rposition(|x| *x != ColumnFetch::Nothing).map_or(0, |i| i + 1))
         .min(head.count);
-    out.reserve(desc.columns.len());
-    for (i, column) in desc.columns.iter().enumerate().take(last) {
+    let start = out.len();
+    out.resize_with(start + desc.columns.len(), Datum::default);
+    for ((i, column), to) in desc.columns.iter().enumerate().take(last).zip(&mut out[start..]) {
         let want = needed.map_or(ColumnFetch::Value, |n| n.get(i).copied().unwrap_or_default());
         if head.is_null(i) {
-            out.push(Datum::Null);
-        } else if want == ColumnFetch::Nothing {
-            skip_value(column.storage, &mut r).ok_or_else(corrupted)?;
-            out.push(Datum::Null);
-        } else {
-            out.push(get_wanted(column, want, &mut r).ok_or_else(corrupted)?);
+            continue;
+        }
+        match want {
+            ColumnFetch::Nothing => skip_value(column.storage, &mut r).ok_or_else(corrupted)?,
+            want => fill_wanted(column, want, &mut r, to).ok_or_else(corrupted)?,
         }
     }
     if needed.is_none() && !r.is_empty() {
         return Err(corrupted());
-    }
-    for _ in last..desc.columns.len() {
-        out.push(Datum::Null);
     }
     Ok(())
 }
@@ -672,24 +708,23 @@ pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[ColumnFetch],
     if head.count != desc.columns.len() {
         return Ok(false);
     }
-    let mut left = needed.iter().filter(|n| **n != ColumnFetch::Nothing).count();
+    let wanted = needed.iter().filter(|n| **n != ColumnFetch::Nothing).count();
+    let start = out.len();
+    out.resize_with(start + wanted, Datum::default);
+    let mut places = out[start..].iter_mut();
     for (i, (column, want)) in desc.columns.iter().zip(needed).enumerate() {
-        if left == 0 {
-            break;
-        }
-        left -= usize::from(*want != ColumnFetch::Nothing);
-        match (head.is_null(i), want) {
-            (true, ColumnFetch::Nothing) => {}
-            (true, _) => out.push(Datum::Null),
-            // In place: a value that is handed on costs more than to decode it.
-            (false, ColumnFetch::Value) if column.storage == PhysicalType::Int4 => {
-                out.push(Datum::Int4(r.i32().ok_or_else(corrupted)?))
+        if *want == ColumnFetch::Nothing {
+            // Behind the last needed column nothing has to be walked over.
+            if places.len() == 0 {
+                break;
             }
-            (false, ColumnFetch::Value) if column.storage == PhysicalType::Int8 => {
-                out.push(Datum::Int8(r.i64().ok_or_else(corrupted)?))
+            if !head.is_null(i) {
+                skip_value(column.storage, &mut r).ok_or_else(corrupted)?;
             }
-            (false, ColumnFetch::Nothing) => skip_value(column.storage, &mut r).ok_or_else(corrupted)?,
-            (false, want) => out.push(get_wanted(column, *want, &mut r).ok_or_else(corrupted)?),
+        } else if let Some(to) = places.next()
+            && !head.is_null(i)
+        {
+            fill_wanted(column, *want, &mut r, to).ok_or_else(corrupted)?;
         }
     }
     Ok(true)

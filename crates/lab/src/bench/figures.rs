@@ -51,7 +51,7 @@ pub(super) struct Gain {
 impl Gain {
     /// The geometric mean of what is in the pairs, and Student's interval of its logarithm. None: there are no pairs, or a
     /// value is nothing.
-    fn of(base: &[f64], other: &[f64], better: Better) -> Option<Gain> {
+    pub(super) fn of(base: &[f64], other: &[f64], better: Better) -> Option<Gain> {
         let pairs = base.iter().zip(other);
         let logs: Vec<f64> = pairs
             .map(|(base, other)| match better {

@@ -2,6 +2,7 @@
 
 mod access;
 mod bulk;
+mod execution;
 mod figures;
 mod hot;
 mod inverted;
@@ -41,24 +42,28 @@ pub(crate) struct BenchOptions {
     /// Another build of KilnDB to be compared with, instead of PostgreSQL.
     before: Option<PathBuf>,
     /// The parts that run, of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions`
-    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load), `tls`, `access`, `tpcc`, `plans`
-    /// and `joins`; None: all but `online` and `tpcc`, whose turns are long, `tls`, `access`, and the last two, which measure queries and not
-    /// loads.
+    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load), `tls`, `access`, `tpcc`, `plans`,
+    /// `joins` and `execution`; None: all but `online` and `tpcc`, whose turns are long, `tls`, `access`, and the last three, which measure
+    /// statements and not loads.
     parts: Option<Vec<String>>,
     /// The rows of the tables that are filled, changed and emptied as a whole.
     rows: u32,
-    /// The scale of TPC-H in `plans`.
+    /// The scale of TPC-H in `plans` and `execution`.
     tpch: f64,
     /// The sizes and the numbers of clients of `tpcc`, each with each.
     warehouses: Vec<u32>,
     terminals: Vec<u32>,
     /// The films in `joins`, which all sizes follow from.
     films: u32,
+    /// Parts of the names of rows in `execution`; none: all rows.
+    only: Vec<String>,
+    /// The turns of each server in `execution`, of which the medians count.
+    turns: usize,
 }
 
 const PARTS: [&str; 6] = ["pgbench", "latency", "hot", "bulk", "partitions", "inverted"];
 /// Parts that run only if they are named.
-const NAMED_PARTS: [&str; 6] = [ONLINE, TLS, ACCESS, TPCC, PLANS, JOINS];
+const NAMED_PARTS: [&str; 7] = [ONLINE, TLS, ACCESS, TPCC, PLANS, JOINS, EXECUTION];
 const ONLINE: &str = "online";
 /// What grants, policies and strangers cost.
 const ACCESS: &str = "access";
@@ -70,6 +75,8 @@ const TPCC: &str = "tpcc";
 const PLANS: &str = "plans";
 /// The part that compares estimates and plans of joins with the truth; it has tables of its own.
 const JOINS: &str = "joins";
+/// The part that measures how fast statements are executed; it has tables of its own.
+const EXECUTION: &str = "execution";
 
 impl BenchOptions {
     fn has(&self, part: &str) -> bool {
@@ -100,6 +107,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let mut wrong = if options.has_named(PLANS) { plans::run(&sides, &options) } else { Vec::new() };
     if options.has_named(JOINS) {
         wrong.extend(plans::joins::run(&sides, &options));
+    }
+    if options.has_named(EXECUTION) {
+        wrong.extend(execution::run(&sides, &options));
     }
     let checked = end(sides, &options);
     let (base, other) = names(&options);
@@ -202,6 +212,8 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
         warehouses: vec![5, 50],
         terminals: vec![16, 64],
         films: 30_000,
+        only: Vec::new(),
+        turns: 3,
     };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
@@ -219,12 +231,17 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
             "--parts" => options.parts = Some(value.split(',').map(str::to_string).collect()),
             "--rows" => options.rows = value.parse().map_err(bad)?,
             "--films" => options.films = films(value)?,
+            "--only" => options.only = value.split(',').map(|text| text.trim().to_string()).collect(),
+            "--turns" => options.turns = value.parse().map_err(bad)?,
             "--tpch" => options.tpch = scale_of_tpch(value)?,
             _ => return Err(format!("unknown option {flag}")),
         }
     }
     if options.pairs < PAIRS_MIN {
         return Err(format!("--pairs: at least {PAIRS_MIN}"));
+    }
+    if options.turns == 0 {
+        return Err("--turns: at least 1".into());
     }
     let is_known = |part: &&String| PARTS.contains(&part.as_str()) || NAMED_PARTS.contains(&part.as_str());
     if let Some(part) = options.parts.iter().flatten().find(|part| !is_known(part)) {

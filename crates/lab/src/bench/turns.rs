@@ -49,6 +49,19 @@ impl ComparedServer {
             running.server.go_on();
         }
     }
+    /// Does something with a server that stands still otherwise.
+    pub(super) fn alone<T>(&self, action: impl FnOnce() -> T) -> T {
+        self.go_on();
+        let done = action();
+        self.pause();
+        done
+    }
+}
+
+/// Writes what the servers have left in the system's cache, so that it is not written in another one's time.
+pub(super) fn sync_files() {
+    // SAFETY: a system call without arguments.
+    unsafe { libc::sync() };
 }
 
 type StageAction = Box<dyn Fn(&mut ServerTurn<'_>) -> Result<(), String>>;
@@ -109,12 +122,8 @@ impl BenchStage {
         let sides: Vec<&ComparedServer> = sides.iter().filter(|side| self.with_wire || !side.is_wire()).collect();
         let mut each = |sides: &[&ComparedServer], step: &StageAction| {
             sides.iter().try_for_each(|side| {
-                // SAFETY: a system call without arguments. What the others have left in the system's cache is not
-                // written in this one's time.
-                unsafe { libc::sync() };
-                side.go_on();
-                let done = step(&mut ServerTurn { side, options, figures, judged: self.judged });
-                side.pause();
+                sync_files();
+                let done = side.alone(|| step(&mut ServerTurn { side, options, figures, judged: self.judged }));
                 done.map_err(|e| format!("{}, {}: {e}", self.name, side.name))
             })
         };

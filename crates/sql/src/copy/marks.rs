@@ -1,12 +1,14 @@
-//! Finding the bytes that have a meaning in COPY's text format, eight at a time: most values are shorter than what a
+//! Finding the bytes that have a meaning in COPY's text formats, eight at a time: most values are shorter than what a
 //! search for one byte after the other pays off for.
 
 const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Bytes looked for: the line's end, the delimiter, the backslash and zero, which no value may have.
+/// Bytes looked for: the line's end, the delimiter, the backslash or the quote, and zero, which no value may have.
 pub(super) struct MarkedBytes {
     delimiter: u8,
+    /// What follows a backslash belongs to the value.
+    has_escapes: bool,
     patterns: [u64; 4],
 }
 
@@ -14,7 +16,7 @@ pub(super) struct MarkedBytes {
 #[derive(Default)]
 pub(super) struct LineMarks {
     pub delimiters: Vec<usize>,
-    /// The line has backslashes, or zeros.
+    /// The line has backslashes or quotes, or zeros.
     pub is_special: bool,
     looked_at: usize,
     /// The byte here follows a backslash, so that it belongs to the value.
@@ -31,8 +33,17 @@ impl LineMarks {
 }
 
 impl MarkedBytes {
-    pub fn new(delimiter: u8) -> MarkedBytes {
-        MarkedBytes { delimiter, patterns: [b'\n', delimiter, b'\\', 0].map(|byte| u64::from(byte) * ONES) }
+    /// Those of the text format.
+    pub fn of_text(delimiter: u8) -> MarkedBytes {
+        MarkedBytes::new(delimiter, b'\\', true)
+    }
+    /// Those of CSV. From the first quote on a line's end may be within a value, which is not known here.
+    pub fn of_csv(delimiter: u8, quote: u8) -> MarkedBytes {
+        MarkedBytes::new(delimiter, quote, false)
+    }
+    fn new(delimiter: u8, special: u8, has_escapes: bool) -> MarkedBytes {
+        let patterns = [b'\n', delimiter, special, 0].map(|byte| u64::from(byte) * ONES);
+        MarkedBytes { delimiter, has_escapes, patterns }
     }
 
     /// The highest bit of each byte of `word` that is one of those looked for, and no other bit.
@@ -83,7 +94,7 @@ impl MarkedBytes {
                 byte if byte == self.delimiter => marks.delimiters.push(at),
                 byte => {
                     marks.is_special = true;
-                    if byte == b'\\' {
+                    if byte == b'\\' && self.has_escapes {
                         marks.escaped_at = Some(at + 1);
                     }
                 }
@@ -98,7 +109,7 @@ mod tests {
     use super::*;
 
     fn line(text: &[u8], pieces: usize) -> (Option<usize>, Vec<usize>, bool) {
-        let (marked, mut marks) = (MarkedBytes::new(b'\t'), LineMarks::default());
+        let (marked, mut marks) = (MarkedBytes::of_text(b'\t'), LineMarks::default());
         let mut end = None;
         for there in (0..=text.len()).step_by(pieces).chain([text.len()]) {
             end = marked.line_end(&text[..there], &mut marks);
@@ -107,6 +118,18 @@ mod tests {
             }
         }
         (end, marks.delimiters, marks.is_special)
+    }
+
+    #[test]
+    fn quotes_are_marks_of_csv() {
+        let marked = MarkedBytes::of_csv(b',', b'"');
+        let of = |text: &[u8]| {
+            let mut marks = LineMarks::default();
+            (marked.line_end(text, &mut marks), marks.delimiters, marks.is_special)
+        };
+        assert_eq!(of(b"1,a\\,2\\\n"), (Some(7), vec![1, 4], false));
+        assert_eq!(of(b"1,\"a\"\n"), (Some(5), vec![1], true));
+        assert!(of(b"1,a\0\n").2);
     }
 
     /// However the text arrives, the marks are the same as looking at byte after byte finds.

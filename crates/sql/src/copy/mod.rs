@@ -4,6 +4,7 @@
 //! 1. Rows go through the same checks, defaults and index maintenance as INSERT's ([`kilndb_exec::CopyTarget`]).
 //! 2. An error tells the line: `COPY table, line n, column c: "value"`.
 
+mod escape;
 mod file;
 mod lines;
 mod marks;

@@ -1,6 +1,7 @@
 //! COPY FROM: bytes from the client into rows for the executor's INSERT.
 
 use super::copy_table;
+use super::escape::{find, unescape};
 use super::file::open_input;
 use super::lines::{KeptLines, shown};
 use super::marks::{LineMarks, MarkedBytes};
@@ -25,6 +26,10 @@ const LONGEST_LINE: usize = 0x3fff_ffff;
 struct CopySource<'a> {
     input: &'a mut dyn Input,
     options: &'a CopyOptions,
+    /// Of each column: a value without quotes is not NULL, whatever it is.
+    never_null: Vec<bool>,
+    /// Of each column: a value in quotes may be NULL, too.
+    null_if_quoted: Vec<bool>,
     table: Arc<Table>,
     columns: Vec<Column>,
     data: Vec<u8>,
@@ -33,8 +38,9 @@ struct CopySource<'a> {
     finished: bool,
     line: u64,
     header_seen: bool,
-    /// Fields of the line in work: start and end in `scratch`, None for NULL.
+    /// Fields of the line in work: start and end in what [`LineText`] says, None for NULL.
     fields: Vec<Option<(usize, usize)>>,
+    text: LineText,
     scratch: Vec<u8>,
     progress: &'a ProgressSlot,
     /// The line in work, once it is known: start and end in `data`.
@@ -45,6 +51,15 @@ struct CopySource<'a> {
     lines: KeptLines,
     marked: MarkedBytes,
     marks: LineMarks,
+}
+
+/// Where the values of the line in work are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LineText {
+    /// In the line as they stand: between these places in `data`.
+    InPlace(usize, usize),
+    /// In `scratch`, without what was written around them.
+    Scratch,
 }
 
 fn bad_format(message: impl Into<String>) -> Error {
@@ -65,7 +80,7 @@ enum Concern {
 #[derive(Clone, Copy)]
 enum Converted {
     Null,
-    /// Start and end in `scratch`.
+    /// Start and end in the line's text.
     Text(usize, usize),
     Binary,
 }
@@ -95,122 +110,148 @@ impl CopySource<'_> {
         Ok(true)
     }
 
-    /// Finds the end of the next line (of text): start and end without the line's end; None at the end of data.
-    fn text_line(&mut self) -> Result<Option<(usize, usize)>> {
+    /// Finds the end of the next line: start and end without the line's end; None at the end of data.
+    fn next_line(&mut self) -> Result<Option<(usize, usize)>> {
         self.marks.clear();
         loop {
             // A newline that is escaped belongs to the value.
-            if let Some(length) = self.marked.line_end(&self.data[self.at..], &mut self.marks) {
-                let (start, mut end) = (self.at, self.at + length);
-                self.at = end + 1;
-                if end > start && self.data[end - 1] == b'\r' {
-                    end -= 1;
-                }
-                return Ok(Some((start, end)));
+            let end = self.marked.line_end(&self.data[self.at..], &mut self.marks);
+            if self.marks.is_special && self.options.format == Format::Csv {
+                return self.quoted_line();
+            }
+            if let Some(length) = end {
+                return Ok(Some(self.line_of(length)));
             }
             if !self.more()? {
-                if self.at == self.data.len() {
-                    return Ok(None);
-                }
-                let line = (self.at, self.data.len());
-                self.at = self.data.len();
-                return Ok(Some(line));
+                return Ok(self.last_line());
             }
         }
     }
 
-    /// The end of a CSV line: newlines within quotes belong to the value.
-    fn csv_line(&mut self) -> Result<Option<(usize, usize)>> {
+    /// The line of so many bytes, without a carriage return at its end.
+    fn line_of(&mut self, length: usize) -> (usize, usize) {
+        let (start, mut end) = (self.at, self.at + length);
+        self.at = end + 1;
+        if end > start && self.data[end - 1] == b'\r' {
+            end -= 1;
+        }
+        (start, end)
+    }
+
+    /// What is left, if anything is.
+    fn last_line(&mut self) -> Option<(usize, usize)> {
+        let line = (self.at, self.data.len());
+        self.at = self.data.len();
+        (line.0 < line.1).then_some(line)
+    }
+
+    /// The end of a CSV line with quotes: newlines within them belong to the value.
+    fn quoted_line(&mut self) -> Result<Option<(usize, usize)>> {
         let (mut offset, mut quoted) = (0, false);
+        let (quote, escape) = (self.options.quote, self.options.escape);
         loop {
             let rest = &self.data[self.at..];
-            while let Some(b) = rest.get(offset) {
-                if *b == self.options.quote {
+            while let Some(skipped) = find(&rest[offset..], |b| b == quote || b == escape || b == b'\n') {
+                offset += skipped;
+                let b = rest[offset];
+                if b == quote {
                     quoted = !quoted;
-                } else if quoted
-                    && *b == self.options.escape
-                    && self.options.escape != self.options.quote
-                    && offset + 1 < rest.len()
-                {
-                    offset += 1;
-                } else if *b == b'\n' && quoted {
-                    self.line += 1;
-                } else if *b == b'\n' {
-                    let start = self.at;
-                    let mut end = start + offset;
-                    self.at = end + 1;
-                    if end > start && self.data[end - 1] == b'\r' {
-                        end -= 1;
+                } else if quoted && b == escape {
+                    if offset + 1 < rest.len() {
+                        offset += 1;
+                    } else if !self.end_of_data {
+                        // What is escaped has not come yet.
+                        break;
                     }
-                    return Ok(Some((start, end)));
+                } else if b == b'\n' && quoted {
+                    self.line += 1;
+                } else if b == b'\n' {
+                    return Ok(Some(self.line_of(offset)));
                 }
                 offset += 1;
             }
+            if rest.get(offset) != Some(&escape) {
+                offset = rest.len();
+            }
             if !self.more()? {
-                if self.at == self.data.len() {
-                    return Ok(None);
-                }
-                if quoted {
+                if quoted && self.at < self.data.len() {
                     self.current = Some((self.at, self.data.len()));
                     return Err(bad_format("unterminated CSV quoted field"));
                 }
-                let line = (self.at, self.data.len());
-                self.at = self.data.len();
-                return Ok(Some(line));
+                return Ok(self.last_line());
             }
         }
     }
 
-    fn split_text(&mut self, start: usize, end: usize) -> Result<()> {
+    /// Fields that stand in the line as they are, between its delimiters.
+    fn split_plain(&mut self, start: usize, end: usize) {
         self.fields.clear();
-        self.scratch.clear();
+        self.text = LineText::InPlace(start, end);
         let line = &self.data[start..end];
         let null = self.options.null.as_bytes();
-        if !self.marks.is_special {
-            // Nothing is escaped: the values stand in the line as they are.
-            self.scratch.extend_from_slice(line);
-            let mut from = 0;
-            for to in self.marks.delimiters.iter().copied().chain([line.len()]) {
-                self.fields.push((&line[from..to] != null).then_some((from, to)));
-                from = to + 1;
-            }
-            return Ok(());
+        let mut from = 0;
+        for to in self.marks.delimiters.iter().copied().chain([line.len()]) {
+            let is_null = &line[from..to] == null && !self.never_null.get(self.fields.len()).unwrap_or(&false);
+            self.fields.push((!is_null).then_some((from, to)));
+            from = to + 1;
         }
+    }
+
+    fn split_text(&mut self, start: usize, end: usize) {
+        self.fields.clear();
+        self.scratch.clear();
+        self.text = LineText::Scratch;
+        let line = &self.data[start..end];
+        let (null, delimiter) = (self.options.null.as_bytes(), self.options.delimiter);
         let mut i = 0;
         loop {
             let field_start = self.scratch.len();
             let raw_start = i;
-            while i < line.len() && line[i] != self.options.delimiter {
-                if line[i] == b'\\' && i + 1 < line.len() {
-                    i += 1;
-                    let (value, used) = unescape(&line[i..]);
-                    self.scratch.push(value);
-                    i += used;
-                } else {
-                    self.scratch.push(line[i]);
-                    i += 1;
+            while let Some(plain) = find(&line[i..], |b| b == delimiter || b == b'\\') {
+                self.scratch.extend_from_slice(&line[i..i + plain]);
+                i += plain;
+                if line[i] == delimiter {
+                    break;
                 }
+                let (value, used) = match &line[i + 1..] {
+                    [] => (b'\\', 0),
+                    rest => unescape(rest),
+                };
+                self.scratch.push(value);
+                i += 1 + used;
+            }
+            if line.get(i) != Some(&delimiter) {
+                self.scratch.extend_from_slice(&line[i..]);
+                i = line.len();
             }
             let is_null = &line[raw_start..i] == null;
             self.fields.push((!is_null).then_some((field_start, self.scratch.len())));
             if i >= line.len() {
-                return Ok(());
+                return;
             }
             i += 1;
         }
     }
 
-    fn split_csv(&mut self, start: usize, end: usize) -> Result<()> {
+    fn split_csv(&mut self, start: usize, end: usize) {
         self.fields.clear();
         self.scratch.clear();
+        self.text = LineText::Scratch;
         let line = &self.data[start..end];
-        let (quote, escape) = (self.options.quote, self.options.escape);
+        let (quote, escape, delimiter) = (self.options.quote, self.options.escape, self.options.delimiter);
         let mut i = 0;
         loop {
             let field_start = self.scratch.len();
             let (mut quoted, mut saw_quote) = (false, false);
-            while i < line.len() && (quoted || line[i] != self.options.delimiter) {
-                let b = line[i];
+            loop {
+                let plain = match quoted {
+                    true => find(&line[i..], |b| b == quote || b == escape),
+                    false => find(&line[i..], |b| b == quote || b == delimiter),
+                };
+                let special = plain.map_or(line.len(), |plain| i + plain);
+                self.scratch.extend_from_slice(&line[i..special]);
+                i = special;
+                let Some(b) = line.get(i).copied().filter(|b| quoted || *b != delimiter) else { break };
                 let next = line.get(i + 1).copied();
                 if quoted && b == escape && (next == Some(quote) || next == Some(escape)) {
                     self.scratch.extend(next);
@@ -225,16 +266,12 @@ impl CopySource<'_> {
                 }
                 i += 1;
             }
-            let value = &self.scratch[field_start..];
-            let name = self.columns.get(self.fields.len()).map_or("", |c| c.name.as_str());
-            let listed = |list: &[String]| list.iter().any(|n| n == "*" || n == name);
-            let matches_null = value == self.options.null.as_bytes();
-            let is_null = matches_null
-                && ((!saw_quote && !listed(&self.options.force_not_null))
-                    || (saw_quote && listed(&self.options.force_null)));
+            let matches_null = &self.scratch[field_start..] == self.options.null.as_bytes();
+            let forced = if saw_quote { &self.null_if_quoted } else { &self.never_null };
+            let is_null = matches_null && *forced.get(self.fields.len()).unwrap_or(&false) == saw_quote;
             self.fields.push((!is_null).then_some((field_start, self.scratch.len())));
             if i >= line.len() {
-                return Ok(());
+                return;
             }
             i += 1;
         }
@@ -243,19 +280,18 @@ impl CopySource<'_> {
     /// Appends the next row; false at the end.
     fn line_row(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<bool> {
         loop {
-            let csv = self.options.format == Format::Csv;
             self.line += 1;
             self.current = None;
-            let Some((start, end)) = (if csv { self.csv_line()? } else { self.text_line()? }) else { return Ok(false) };
+            let Some((start, end)) = self.next_line()? else { return Ok(false) };
             self.current = Some((start, end));
             if &self.data[start..end] == b"\\." {
                 self.drain()?;
                 return Ok(false);
             }
-            if csv {
-                self.split_csv(start, end)?
-            } else {
-                self.split_text(start, end)?
+            match self.options.format {
+                _ if !self.marks.is_special => self.split_plain(start, end),
+                Format::Csv => self.split_csv(start, end),
+                _ => self.split_text(start, end),
             }
             if self.options.header && !self.header_seen {
                 self.header_seen = true;
@@ -289,7 +325,7 @@ impl CopySource<'_> {
         }
         for (i, (field, column)) in self.fields.iter().zip(&self.columns).enumerate() {
             let name =
-                field.map(|(a, b)| String::from_utf8_lossy(&self.scratch[a..b]).into_owned()).unwrap_or_default();
+                field.map(|(a, b)| String::from_utf8_lossy(&self.line_text()[a..b]).into_owned()).unwrap_or_default();
             if name != column.name {
                 let message = format!(
                     "column name mismatch in header line field {}: got \"{name}\", expected \"{}\"",
@@ -309,10 +345,15 @@ impl CopySource<'_> {
         if self.fields.len() > self.columns.len() && !is_empty {
             return Err(bad_format("extra data after last expected column"));
         }
+        let bytes = match self.text {
+            LineText::InPlace(start, end) => &self.data[start..end],
+            LineText::Scratch => &self.scratch,
+        };
         // Where the whole line is valid text, so is each value that ends where characters do.
-        let has_zeros = self.is_special() && self.scratch.contains(&0);
-        let all = std::str::from_utf8(&self.scratch).ok().filter(|_| !has_zeros);
-        for (i, column) in self.columns.iter().enumerate() {
+        let has_zeros = self.marks.is_special && bytes.contains(&0);
+        let all = std::str::from_utf8(bytes).ok().filter(|_| !has_zeros);
+        let values = new_row(out, self.columns.len());
+        for ((i, column), to) in self.columns.iter().enumerate().zip(values) {
             let Some(field) = self.fields.get(i) else {
                 // An empty line of a table of one column is one empty value; anything else is too short.
                 return Err(bad_format(format!("missing data for column \"{}\"", column.name)));
@@ -320,15 +361,14 @@ impl CopySource<'_> {
             let Some((start, end)) = *field else {
                 self.converted = Some((i, Converted::Null));
                 check_null(column, eval)?;
-                out.data.push(Datum::Null);
                 continue;
             };
             let text = match all.and_then(|all| all.get(start..end)) {
                 Some(text) => text,
-                None => valid_text(&self.scratch[start..end])?,
+                None => valid_text(&bytes[start..end])?,
             };
             self.converted = Some((i, Converted::Text(start, end)));
-            io::input_into(column.type_oid, text, column.typmod, eval, out.next_value())?;
+            io::input_into(column.type_oid, text, column.typmod, eval, to)?;
             self.converted = None;
         }
         self.converted = None;
@@ -336,9 +376,12 @@ impl CopySource<'_> {
         Ok(())
     }
 
-    /// The line may have bytes that are not values as they stand.
-    fn is_special(&self) -> bool {
-        self.options.format != Format::Text || self.marks.is_special
+    /// What the places of fields are places in.
+    fn line_text(&self) -> &[u8] {
+        match self.text {
+            LineText::InPlace(start, end) => self.data.get(start..end).unwrap_or(&[]),
+            LineText::Scratch => &self.scratch,
+        }
     }
 
     fn need(&mut self, count: usize) -> Result<bool> {
@@ -359,6 +402,10 @@ impl CopySource<'_> {
     }
 
     fn take_i32(&mut self) -> Result<i32> {
+        if let Some(bytes) = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<4>()) {
+            self.at += 4;
+            return Ok(i32::from_be_bytes(*bytes));
+        }
         let at = self.take(4)?;
         Ok(i32::from_be_bytes([self.data[at], self.data[at + 1], self.data[at + 2], self.data[at + 3]]))
     }
@@ -396,18 +443,20 @@ impl CopySource<'_> {
         if usize::try_from(count).ok() != Some(self.columns.len()) {
             return Err(bad_format(format!("row field count is {count}, expected {}", self.columns.len())));
         }
+        let first = out.data.len();
+        new_row(out, self.columns.len());
         for i in 0..self.columns.len() {
             self.converted = Some((i, Converted::Binary));
             let length = self.take_i32()?;
             if length == -1 {
                 check_null(&self.columns[i], eval)?;
-                out.data.push(Datum::Null);
                 continue;
             }
             let length = usize::try_from(length).map_err(|_| bad_format("invalid field size"))?;
             let at = self.take(length)?;
             let column = &self.columns[i];
-            out.data.push(io::receive(column.type_oid, &self.data[at..at + length], column.typmod, eval)?);
+            let bytes = &self.data[at..at + length];
+            io::receive_into(column.type_oid, bytes, column.typmod, eval, &mut out.data[first + i])?;
         }
         self.converted = None;
         out.end_row();
@@ -439,7 +488,8 @@ impl CopySource<'_> {
                 match converted {
                     Converted::Null => context.push_str(": null input"),
                     Converted::Text(start, end) => {
-                        context.push_str(&format!(": \"{}\"", shown(&self.scratch[start..end])));
+                        let text = self.line_text().get(start..end).unwrap_or(&[]);
+                        context.push_str(&format!(": \"{}\"", shown(text)));
                     }
                     Converted::Binary => {}
                 }
@@ -448,6 +498,13 @@ impl CopySource<'_> {
         }
         Some(context)
     }
+}
+
+/// The places of an unfinished row's values, all NULL.
+fn new_row(out: &mut Batch, columns: usize) -> &mut [Datum] {
+    let first = out.data.len();
+    out.data.resize_with(first + columns, Datum::default);
+    &mut out.data[first..]
 }
 
 /// A domain may refuse null.
@@ -468,30 +525,6 @@ fn valid_text(bytes: &[u8]) -> Result<&str> {
             let message = format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "));
             Err(Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message))
         }
-    }
-}
-
-/// What follows a backslash: the byte meant and how many were used.
-fn unescape(rest: &[u8]) -> (u8, usize) {
-    let octal = |b: u8| (b'0'..=b'7').contains(&b);
-    match rest[0] {
-        b'b' => (8, 1),
-        b'f' => (12, 1),
-        b'n' => (b'\n', 1),
-        b'r' => (b'\r', 1),
-        b't' => (b'\t', 1),
-        b'v' => (11, 1),
-        b if octal(b) => {
-            let digits = rest.iter().take(3).take_while(|b| octal(**b)).count();
-            let value = rest[..digits].iter().fold(0u32, |v, b| v * 8 + u32::from(b - b'0'));
-            (value as u8, digits)
-        }
-        b'x' if rest.get(1).is_some_and(u8::is_ascii_hexdigit) => {
-            let digits = rest[1..].iter().take(2).take_while(|b| b.is_ascii_hexdigit()).count();
-            let text = std::str::from_utf8(&rest[1..=digits]).unwrap_or("0");
-            (u8::from_str_radix(text, 16).unwrap_or(0), digits + 1)
-        }
-        b => (b, 1),
     }
 }
 
@@ -571,12 +604,16 @@ pub(super) fn copy_from(
     if let Some(file) = &file {
         runtime.control().progress.set(BYTES_TOTAL, file.bytes() as i64);
     }
+    let listed = |list: &[String]| columns.iter().map(|c| list.iter().any(|n| n == "*" || *n == c.name)).collect();
+    let (never_null, null_if_quoted) = (listed(&options.force_not_null), listed(&options.force_null));
     let mut source = CopySource {
         input: match &mut file {
             Some(file) => file,
             None => &mut client,
         },
         options,
+        never_null,
+        null_if_quoted,
         table,
         columns,
         data: Vec::new(),
@@ -586,13 +623,14 @@ pub(super) fn copy_from(
         line: 0,
         header_seen: false,
         fields: Vec::new(),
+        text: LineText::Scratch,
         scratch: Vec::new(),
         progress: &runtime.control().progress,
         current: None,
         converted: None,
         concern: Concern::Nothing,
         lines: KeptLines::default(),
-        marked: MarkedBytes::new(options.delimiter),
+        marked: marked_bytes(options),
         marks: LineMarks::default(),
     };
     source.progress.concerns(source.table.oid);
@@ -608,24 +646,17 @@ pub(super) fn copy_from(
     }
 }
 
+fn marked_bytes(options: &CopyOptions) -> MarkedBytes {
+    match options.format {
+        Format::Csv => MarkedBytes::of_csv(options.delimiter, options.quote),
+        _ => MarkedBytes::of_text(options.delimiter),
+    }
+}
+
 /// 42501 for a system table.
 fn refuse_catalog(table: &Table) -> Result<()> {
     if table.is_catalog {
         return Err(kilndb_context::privileges::permission_denied("table", &table.name));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::unescape;
-
-    #[test]
-    fn escapes_of_the_text_format() {
-        assert_eq!(unescape(b"n"), (b'\n', 1));
-        assert_eq!(unescape(b"1019"), (b'A', 3));
-        assert_eq!(unescape(b"x41"), (b'A', 3));
-        assert_eq!(unescape(b"x"), (b'x', 1));
-        assert_eq!(unescape(b"\\"), (b'\\', 1));
-    }
 }

@@ -1,6 +1,7 @@
 //! COPY TO.
 
 use super::copy_table;
+use super::escape::{CsvColumn, append_csv, append_text};
 use super::file::open_output;
 use super::{BYTES, CopyOptions, Format, Output, ROWS, copy_columns};
 use crate::client::{Client, ProgressSlot, Runtime};
@@ -8,11 +9,13 @@ use crate::session::Session;
 use crate::session::run::{SinkMaker, column_types};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::engine_query::{RowCondition, RowValue, TableQuery};
+use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::{Column, Table};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, Statement, nodes};
+use kilndb_types::oids::BPCHAR;
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
 
@@ -20,11 +23,39 @@ use std::sync::Arc;
 pub(crate) struct CopyParts<'a> {
     output: &'a mut dyn Output,
     options: &'a CopyOptions,
-    columns: Vec<(Oid, i32)>,
-    names: Vec<String>,
+    columns: Vec<CopiedColumn>,
     progress: &'a ProgressSlot,
     /// Goes with the first row.
     header: &'static [u8],
+}
+
+/// A column that is written.
+#[derive(Clone)]
+pub(super) struct CopiedColumn {
+    name: String,
+    type_oid: Oid,
+    typmod: i32,
+    /// Texts are shown as they are kept.
+    is_text: bool,
+    csv: CsvColumn,
+}
+
+impl CopiedColumn {
+    fn all(plan: &Plan, options: &CopyOptions) -> Vec<CopiedColumn> {
+        let types = column_types(plan);
+        let is_alone = types.len() == 1;
+        let columns = plan.columns.iter().zip(types).map(|(column, (type_oid, typmod))| CopiedColumn {
+            name: column.name.clone(),
+            type_oid,
+            typmod,
+            is_text: type_oid < FIRST_USER_OID && type_oid != BPCHAR,
+            csv: CsvColumn {
+                is_always_quoted: options.force_quote.iter().any(|n| n == "*" || *n == column.name),
+                is_alone,
+            },
+        });
+        columns.collect()
+    }
 }
 
 /// Makes the sink once the statement that fills it runs.
@@ -37,8 +68,8 @@ impl SinkParts for CopyParts<'_> {
         Box::new(CopySink {
             output: &mut *self.output,
             options: self.options,
-            columns: self.columns.clone(),
-            names: self.names.clone(),
+            columns: &self.columns,
+            are_numbers_plain: are_numbers_plain(self.options),
             eval,
             line: self.header.to_vec(),
             value: Vec::new(),
@@ -53,93 +84,100 @@ impl SinkParts for CopyParts<'_> {
 pub(crate) struct CopySink<'a> {
     output: &'a mut dyn Output,
     options: &'a CopyOptions,
-    columns: Vec<(Oid, i32)>,
-    names: Vec<String>,
+    columns: &'a [CopiedColumn],
+    /// Values that are [`is_number`] need no escape and no quotes.
+    are_numbers_plain: bool,
     eval: EvalContext<'a>,
     /// The row that is being made, behind what goes with it.
     line: Vec<u8>,
+    /// A value that may have to be escaped.
     value: Vec<u8>,
     progress: &'a ProgressSlot,
     rows: i64,
     bytes: i64,
 }
 
+/// What numbers, dates and times are written with has no other meaning with these options.
+fn are_numbers_plain(options: &CopyOptions) -> bool {
+    let is_in_numbers = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.:/ ".contains(&byte);
+    match options.format {
+        Format::Csv => !is_in_numbers(options.delimiter) && !is_in_numbers(options.quote) && options.null.is_empty(),
+        _ => !is_in_numbers(options.delimiter),
+    }
+}
+
+/// A number, a date, a time or the like, whose text has no bytes but those that [`are_numbers_plain`] has looked at. The names
+/// of zones may have others.
+fn is_number(value: &Datum) -> bool {
+    matches!(
+        value,
+        Datum::Int2(_)
+            | Datum::Int4(_)
+            | Datum::Int8(_)
+            | Datum::Numeric(_)
+            | Datum::Float4(_)
+            | Datum::Float8(_)
+            | Datum::Date(_)
+            | Datum::Time(_)
+            | Datum::Timestamp(_)
+            | Datum::Bool(_)
+            | Datum::Uuid(_)
+    )
+}
+
 impl CopySink<'_> {
-    fn field_text(&mut self, column: usize, value: &Datum) -> Result<()> {
+    fn field_text(&mut self, column: &CopiedColumn, value: &Datum) -> Result<()> {
+        let (type_oid, typmod) = (column.type_oid, column.typmod);
         if value.is_null() {
             self.line.extend_from_slice(self.options.null.as_bytes());
             return Ok(());
         }
-        self.value.clear();
-        let (type_oid, typmod) = self.columns[column];
-        io::output_typmod(type_oid, typmod, value, &mut self.value, &self.eval)?;
-        if self.options.format == Format::Csv {
-            let force = self.options.force_quote.iter().any(|n| n == "*" || *n == self.names[column]);
-            write_csv_field(&self.value, self.options, force, self.columns.len() == 1, &mut self.line);
-        } else {
-            write_text_field(&self.value, self.options.delimiter, &mut self.line);
+        if self.are_numbers_plain && !column.csv.is_always_quoted && is_number(value) {
+            return io::output_typmod(type_oid, typmod, value, &mut self.line, &self.eval);
         }
+        let text = match value {
+            Datum::Text(text) if column.is_text => text.as_bytes(),
+            _ => {
+                self.value.clear();
+                io::output_typmod(type_oid, typmod, value, &mut self.value, &self.eval)?;
+                &self.value
+            }
+        };
+        match self.options.format {
+            Format::Csv => append_csv(text, self.options, column.csv, &mut self.line),
+            _ => append_text(text, self.options.delimiter, &mut self.line),
+        }
+    }
+
+    /// Appends a value behind its length.
+    fn field_binary(&mut self, column: &CopiedColumn, value: &Datum) -> Result<()> {
+        if value.is_null() {
+            self.line.extend_from_slice(&(-1i32).to_be_bytes());
+            return Ok(());
+        }
+        let start = self.line.len() + 4;
+        self.line.extend_from_slice(&[0; 4]);
+        io::send_typmod(column.type_oid, column.typmod, value, &mut self.line, &self.eval)?;
+        let length = (self.line.len() - start) as i32;
+        self.line[start - 4..start].copy_from_slice(&length.to_be_bytes());
         Ok(())
     }
 }
 
-fn write_text_field(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
-    for b in value {
-        let escaped = match b {
-            b'\\' => b'\\',
-            8 => b'b',
-            12 => b'f',
-            b'\n' => b'n',
-            b'\r' => b'r',
-            b'\t' => b't',
-            11 => b'v',
-            b if *b == delimiter => *b,
-            b => {
-                out.push(*b);
-                continue;
-            }
-        };
-        out.extend_from_slice(&[b'\\', escaped]);
-    }
-}
-
-fn write_csv_field(value: &[u8], o: &CopyOptions, force: bool, single: bool, out: &mut Vec<u8>) {
-    let special = |b: &u8| *b == o.delimiter || *b == o.quote || *b == b'\n' || *b == b'\r';
-    let end_marker = single && value == b"\\.";
-    if !(force || end_marker || value == o.null.as_bytes() || value.iter().any(special)) {
-        out.extend_from_slice(value);
-        return;
-    }
-    out.push(o.quote);
-    for b in value {
-        if *b == o.quote || *b == o.escape {
-            out.push(o.escape);
-        }
-        out.push(*b);
-    }
-    out.push(o.quote);
-}
-
 impl RowSink for CopySink<'_> {
     fn row(&mut self, values: &[Datum]) -> Result<()> {
+        let columns = self.columns;
         if self.options.format == Format::Binary {
             self.line.extend_from_slice(&(values.len() as i16).to_be_bytes());
-            for (value, (type_oid, typmod)) in values.iter().zip(&self.columns) {
-                if value.is_null() {
-                    self.line.extend_from_slice(&(-1i32).to_be_bytes());
-                    continue;
-                }
-                self.value.clear();
-                io::send_typmod(*type_oid, *typmod, value, &mut self.value, &self.eval)?;
-                self.line.extend_from_slice(&(self.value.len() as i32).to_be_bytes());
-                self.line.extend_from_slice(&self.value);
+            for (value, column) in values.iter().zip(columns) {
+                self.field_binary(column, value)?;
             }
         } else {
-            for (i, value) in values.iter().enumerate() {
+            for (i, (value, column)) in values.iter().zip(columns).enumerate() {
                 if i > 0 {
                     self.line.push(self.options.delimiter);
                 }
-                self.field_text(i, value)?;
+                self.field_text(column, value)?;
             }
             self.line.push(b'\n');
         }
@@ -183,19 +221,18 @@ pub(super) fn copy_to(
         return Err(Error::unsupported("COPY query must have a RETURNING clause"));
     }
     let progress = &runtime.control().progress;
-    let columns = column_types(&plan);
-    let names: Vec<String> = plan.columns.iter().map(|c| c.name.clone()).collect();
+    let columns = CopiedColumn::all(&plan, options);
     let header = if options.format == Format::Binary { BINARY_HEADER } else { &[] };
     if let Some(name) = s.filename() {
         let mut file = open_output(&session.context, name)?;
-        let parts = CopyParts { output: &mut file, options, columns, names, progress, header };
+        let parts = CopyParts { output: &mut file, options, columns, progress, header };
         let rows = copy_rows(session, &plan, parts, runtime)?;
         file.finish()?;
         return Ok(rows);
     }
     let mut client = client;
     client.copy_out_begin(options.format == Format::Binary, columns.len());
-    let parts = CopyParts { output: &mut client, options, columns, names, progress, header };
+    let parts = CopyParts { output: &mut client, options, columns, progress, header };
     let rows = copy_rows(session, &plan, parts, runtime)?;
     client.copy_out_end();
     Ok(rows)
@@ -213,16 +250,20 @@ fn plan_as_query(session: &mut Session, table: &Table, columns: &[Column], runti
 }
 
 fn copy_rows(session: &mut Session, plan: &Arc<Plan>, mut parts: CopyParts<'_>, runtime: &dyn Runtime) -> Result<u64> {
-    let (options, names) = (parts.options, &parts.names);
+    let options = parts.options;
     if options.header && options.format != Format::Binary {
         let mut line = Vec::new();
-        for (i, name) in names.iter().enumerate() {
+        for (i, column) in parts.columns.iter().enumerate() {
+            let name = column.name.as_bytes();
             if i > 0 {
                 line.push(options.delimiter);
             }
             match options.format {
-                Format::Csv => write_csv_field(name.as_bytes(), options, false, names.len() == 1, &mut line),
-                _ => write_text_field(name.as_bytes(), options.delimiter, &mut line),
+                Format::Csv => {
+                    let plain = CsvColumn { is_always_quoted: false, ..column.csv };
+                    append_csv(name, options, plain, &mut line)?;
+                }
+                _ => append_text(name, options.delimiter, &mut line)?,
             }
         }
         line.push(b'\n');
@@ -234,16 +275,4 @@ fn copy_rows(session: &mut Session, plan: &Arc<Plan>, mut parts: CopyParts<'_>, 
         parts.output.write(&[header, &(-1i16).to_be_bytes()].concat())?;
     }
     Ok(rows)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_fields_are_escaped() {
-        let mut out = Vec::new();
-        write_text_field(b"a\tb\\c\n", b'\t', &mut out);
-        assert_eq!(out, b"a\\tb\\\\c\\n");
-    }
 }

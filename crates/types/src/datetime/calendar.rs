@@ -2,6 +2,8 @@
 
 /// Julian day of 2000-01-01 and 1970-01-01.
 pub(crate) const POSTGRES_EPOCH_JDATE: i32 = 2_451_545;
+/// The first day of March of the year 0.
+pub(super) const MARCH_OF_YEAR_0_JDATE: i32 = 1_721_120;
 pub(crate) const UNIX_EPOCH_JDATE: i32 = 2_440_588;
 pub(crate) const USECS_PER_DAY: i64 = 86_400_000_000;
 pub(crate) const USECS_PER_HOUR: i64 = 3_600_000_000;
@@ -60,10 +62,10 @@ pub fn to_julian(year: i32, month: i32, day: i32) -> i32 {
     let yoe = y.rem_euclid(400);
     let doy = (153 * m + 2) / 5 + i64::from(day) - 1;
     let doe = yoe * 365 + yoe / 4 - yoe / 100 + doy;
-    (era * 146_097 + doe + 1_721_120) as i32
+    (era * 146_097 + doe) as i32 + MARCH_OF_YEAR_0_JDATE
 }
 pub(crate) fn from_julian(jd: i32) -> (i32, i32, i32) {
-    let z = i64::from(jd) - 1_721_120;
+    let z = i64::from(jd) - i64::from(MARCH_OF_YEAR_0_JDATE);
     let era = z.div_euclid(146_097);
     let doe = z.rem_euclid(146_097);
     let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;

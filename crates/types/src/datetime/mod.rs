@@ -7,6 +7,7 @@
 pub mod abbreviations;
 pub mod calendar;
 pub mod interval;
+pub(crate) mod iso;
 pub mod parse;
 pub mod zone;
 
@@ -14,6 +15,7 @@ pub use interval::interval_in;
 pub(crate) use interval::{interval_out, interval_typmod};
 
 use crate::context::{DateOrder, DateStyle};
+use crate::io::digits;
 use crate::{EvalContext, pieces};
 use calendar::*;
 use kilndb_base::{Error, Result, sqlstate};
@@ -73,6 +75,9 @@ pub(crate) fn is_finite_ts(ts: i64) -> bool {
 }
 pub(crate) fn check_timestamp(ts: i64) -> Result<i64> {
     if is_finite_ts(ts) && !(MIN_TIMESTAMP..END_TIMESTAMP).contains(&ts) { Err(timestamp_range()) } else { Ok(ts) }
+}
+pub(crate) fn is_finite_date(d: i32) -> bool {
+    (MIN_DATE..END_DATE).contains(&d)
 }
 pub(crate) fn check_date(d: i32) -> Result<i32> {
     if d != i32::MIN && d != i32::MAX && !(MIN_DATE..END_DATE).contains(&d) { Err(date_range()) } else { Ok(d) }
@@ -235,10 +240,13 @@ fn date_part(tm: &Tm, ctx: &EvalContext, out: &mut Vec<u8>) {
     let day_first = ctx.format.date_order == DateOrder::Dmy;
     match ctx.format.date_style {
         DateStyle::Iso => {
-            w(out, format_args!("{y:04}-"));
-            two(out, tm.month);
-            out.push(b'-');
-            two(out, tm.day);
+            if let 0..=9999 = y {
+                let [c, d, y, z] = digits::four(y as u32);
+                let ([m, n], [e, f]) = (digits::pair(tm.month as u32), digits::pair(tm.day as u32));
+                out.extend_from_slice(&[c, d, y, z, b'-', m, n, b'-', e, f]);
+                return;
+            }
+            w(out, format_args!("{y}-{:02}-{:02}", tm.month, tm.day));
         }
         DateStyle::Sql => {
             let (a, b) = if day_first { (tm.day, tm.month) } else { (tm.month, tm.day) };
@@ -252,20 +260,17 @@ fn date_part(tm: &Tm, ctx: &EvalContext, out: &mut Vec<u8>) {
     }
 }
 fn clock_part(tm: &Tm, out: &mut Vec<u8>) {
-    two(out, tm.hour);
-    out.push(b':');
-    two(out, tm.minute);
-    out.push(b':');
-    two(out, tm.second);
+    let ([h, i], [m, n]) = (digits::pair(tm.hour as u32), digits::pair(tm.minute as u32));
+    let [s, t] = digits::pair(tm.second as u32);
+    out.extend_from_slice(&[h, i, b':', m, n, b':', s, t]);
     fraction_part(tm.micros, out);
 }
 fn fraction_part(micros: i32, out: &mut Vec<u8>) {
     if micros != 0 {
-        let start = out.len();
-        w(out, format_args!(".{micros:06}"));
-        while out.len() > start && out.last() == Some(&b'0') {
-            out.pop();
-        }
+        let mut text = [b'.'; 7];
+        digits::write_padded_before(&mut text, 7, u64::from(micros.unsigned_abs()), 6);
+        let length = text.iter().rposition(|byte| *byte != b'0').map_or(0, |last| last + 1);
+        out.extend_from_slice(&text[..length]);
     }
 }
 pub(crate) fn time_out(t: i64, out: &mut Vec<u8>) {

@@ -1,6 +1,7 @@
 //! Floats: text in, shortest text that reads back the same out.
 
 use super::*;
+use crate::numeric::Numeric;
 
 #[cold]
 fn range(text: &str, type_name: &str) -> Error {
@@ -85,8 +86,20 @@ pub(crate) fn write_f64(v: f64, extra_digits: i32, out: &mut Vec<u8>) {
         out.extend_from_slice(general(v, (15 + extra_digits).max(1) as usize).as_bytes());
         return;
     }
-    let mut buffer = ryu::Buffer::new();
-    shortest(FloatDigits::read(buffer.format_finite(v)), v.is_sign_negative(), 15, out);
+    if !write_decimal(v, out) {
+        let mut buffer = ryu::Buffer::new();
+        shortest(FloatDigits::read(buffer.format_finite(v)), v.is_sign_negative(), 15, out);
+    }
+}
+/// Writes a double that is what a number of at most four decimals and fifteen digits is read as; false: it is not. No two such
+/// numbers are read as the same double, so this is the shortest text of it.
+fn write_decimal(v: f64, out: &mut Vec<u8>) -> bool {
+    let scaled = (v * 1e4).round();
+    let is_decimal = (1.0..1e15).contains(&scaled.abs()) && scaled / 1e4 == v;
+    if is_decimal {
+        Numeric::from_scaled(scaled as i128, 4).trim_scale().write(out);
+    }
+    is_decimal
 }
 pub(crate) fn write_f32(v: f32, extra_digits: i32, out: &mut Vec<u8>) {
     if special(f64::from(v), out) {
@@ -185,4 +198,44 @@ pub fn general(v: f64, precision: usize) -> String {
     let digits = FloatDigits::read(&scientific);
     shortest(digits, v.is_sign_negative(), precision.max(1) as i32, &mut out);
     String::from_utf8(out).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_written_as_their_shortest_texts() {
+        let mut state = 0x1234_5678_9abc_def1u64;
+        for n in 0..300_000u32 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let whole = (state >> (state % 64)) as i64;
+            let v = match n % 4 {
+                0 => f64::from_bits(state),
+                1 => whole as f64 / 1e4,
+                2 => whole as f64 / f64::from(1 << (state % 12)),
+                _ => -(whole as f64) / 100.0,
+            };
+            if !v.is_finite() {
+                continue;
+            }
+            let (mut found, mut expected) = (Vec::new(), Vec::new());
+            if write_decimal(v, &mut found) {
+                let mut buffer = ryu::Buffer::new();
+                shortest(FloatDigits::read(buffer.format_finite(v)), v.is_sign_negative(), 15, &mut expected);
+                assert_eq!(String::from_utf8(found), String::from_utf8(expected), "{v:?}");
+            }
+        }
+        let is_decimal = |v| write_decimal(v, &mut Vec::new());
+        assert!(is_decimal(0.0625) && is_decimal(-1.5) && is_decimal(12_345_678_901.234_5));
+        assert!(
+            !is_decimal(0.0)
+                && !is_decimal(-0.0)
+                && !is_decimal(0.1 + 0.2)
+                && !is_decimal(1e11)
+                && !is_decimal(0.00001)
+        );
+    }
 }

@@ -118,16 +118,7 @@ fn c_integer(text: &str, type_name: &str, any_base: bool) -> Result<i128> {
 
 pub(crate) fn write_i64(v: i64, out: &mut Vec<u8>) {
     let mut buf = [0u8; 20];
-    let mut at = buf.len();
-    let mut rest = v.unsigned_abs();
-    loop {
-        at -= 1;
-        buf[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
+    let at = digits::write_before(&mut buf, 20, v.unsigned_abs());
     if v < 0 {
         out.push(b'-');
     }

@@ -7,11 +7,14 @@
 pub(crate) mod array;
 pub(crate) mod binary;
 pub(crate) mod bytea;
+pub(crate) mod digits;
 pub(crate) mod float;
 pub(crate) mod int;
+mod quick;
 mod range;
 
 pub use binary::{receive, send, send_typmod};
+pub use quick::{input_into, receive_into};
 
 use crate::datum::not_decoded;
 use crate::network;
@@ -36,25 +39,6 @@ pub(crate) fn trim(text: &str) -> &str {
 /// True for the types held as object identifiers that [`crate::context::ObjectNames`] names.
 pub fn is_reg_type(oid: Oid) -> bool {
     types::descriptor(oid).is_some_and(|ty| ty.held_as == HeldAs::NamedOid)
-}
-
-/// [`input`], for rows that are filled in place. The common types are written here: through a result a value would be
-/// written in one way and read in another, which processors wait for.
-pub fn input_into(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext, out: &mut Datum) -> Result<()> {
-    if type_oid == INT4
-        && let Some(v) = int::parse_plain(text).and_then(|v| i32::try_from(v).ok())
-    {
-        *out = Datum::Int4(v);
-    } else if type_oid == INT8
-        && let Some(v) = int::parse_plain(text)
-    {
-        *out = Datum::Int8(v);
-    } else if type_oid == TEXT {
-        *out = Datum::Text(shared::text(text)?);
-    } else {
-        *out = input(type_oid, text, typmod, ctx)?;
-    }
-    Ok(())
 }
 
 /// Text input, typmod applied as PostgreSQL's input functions do.
@@ -128,7 +112,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Char(v) => write_char(*v, out),
         Datum::Float8(v) => float::write_f64(*v, ctx.format.extra_float_digits, out),
         Datum::Float4(v) => float::write_f32(*v, ctx.format.extra_float_digits, out),
-        Datum::Numeric(v) => write(out, format_args!("{v}")),
+        Datum::Numeric(v) => v.write(out),
         Datum::Oid(_) | Datum::U64(_) | Datum::Opaque(_) => return output_by_type(type_oid, typmod, datum, out, ctx),
         Datum::Bytea(v) => bytea::write(v, ctx.format.bytea_output_hex, out)?,
         Datum::Uuid(v) => write_uuid(v, out),

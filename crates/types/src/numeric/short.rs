@@ -5,6 +5,7 @@
 //!
 //! Must not know: NaN, infinities, and what a long result looks like.
 
+use crate::io::digits;
 use std::cmp::Ordering;
 use std::num::NonZeroU8;
 use std::ops::{Div, Rem};
@@ -128,6 +129,47 @@ impl ShortNumeric {
             }
         };
         ShortNumeric::new(if negative { -value } else { value }, decimals)
+    }
+    /// The same of at most four digits, which may be any numbers of 16 bits.
+    #[inline(always)]
+    pub(super) fn from_few_groups(
+        negative: bool,
+        weight: i32,
+        decimals: i32,
+        groups: impl ExactSizeIterator<Item = u16>,
+    ) -> Option<ShortNumeric> {
+        let count = groups.len();
+        if count > 4 || decimals > DECIMALS_MAX {
+            return None;
+        }
+        let (mut whole, mut are_digits) = (0i64, true);
+        for (at, group) in groups.enumerate() {
+            are_digits &= group < 10_000 && (group != 0 || (at > 0 && at + 1 < count));
+            whole = whole * 10_000 + i64::from(group);
+        }
+        if !are_digits {
+            return None;
+        }
+        // Divisions by constants are much quicker.
+        let value = match decimals - 4 * (count as i32 - 1 - weight) {
+            _ if count == 0 => 0,
+            0 => whole,
+            -1 => exact_quotient(whole, 10)?,
+            -2 => exact_quotient(whole, 100)?,
+            -3 => exact_quotient(whole, 1000)?,
+            excess => whole.checked_mul(power(excess)?)?,
+        };
+        Some(ShortNumeric::at(if negative { -value } else { value }, decimals as u8))
+    }
+    /// With the modifier of numeric(p, s) applied; None: it has too many digits for it, too.
+    #[inline]
+    pub(super) fn within(self, typmod: i32) -> Option<ShortNumeric> {
+        if typmod < 4 {
+            return Some(self);
+        }
+        let (precision, scale) = super::typmod_parts(typmod);
+        let rounded = if i32::from(self.decimals()) == scale { self } else { self.with_scale(scale, true)? };
+        rounded.is_below_power(precision - scale).then_some(rounded)
     }
     pub(super) fn groups(self) -> ShortGroups {
         let decimals = i32::from(self.decimals());
@@ -257,21 +299,18 @@ impl ShortNumeric {
     }
     /// Writes the number as it is shown, and returns what was written.
     pub(super) fn show(self, out: &mut [u8; 32]) -> &str {
-        let (mut at, mut left, mut written) = (out.len(), self.value.unsigned_abs(), 0);
-        let mut push = |byte: u8| {
-            at -= 1;
-            out[at] = byte;
-        };
-        while left > 0 || written <= self.decimals() {
-            if written == self.decimals() && written > 0 {
-                push(b'.');
-            }
-            push(b'0' + (left % 10) as u8);
-            left /= 10;
-            written += 1;
+        let (decimals, magnitude) = (usize::from(self.decimals()), self.value.unsigned_abs());
+        let (mut at, mut whole) = (out.len(), magnitude);
+        if decimals > 0 {
+            let power = POWERS[decimals] as u64;
+            whole = magnitude / power;
+            at = digits::write_padded_before(out, at, magnitude % power, decimals) - 1;
+            out[at] = b'.';
         }
+        at = digits::write_before(out, at, whole);
         if self.value < 0 {
-            push(b'-');
+            at -= 1;
+            out[at] = b'-';
         }
         std::str::from_utf8(&out[at..]).unwrap_or_default()
     }

@@ -13,8 +13,8 @@ pub(crate) fn utf8(bytes: &[u8]) -> Result<&str> {
         let message = format!("invalid byte sequence for encoding \"UTF8\": {}", hex.join(" "));
         error(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message)
     };
-    if let Some(at) = bytes.iter().position(|b| *b == 0) {
-        let message = format!("invalid byte sequence for encoding \"UTF8\": 0x{:02x}", bytes[at]);
+    if bytes.contains(&0) {
+        let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
         return Err(error(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message));
     }
     std::str::from_utf8(bytes).map_err(|e| bad(e.valid_up_to()))

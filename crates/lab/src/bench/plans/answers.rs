@@ -2,13 +2,13 @@
 
 use kilndb_lab::client::Answer;
 
-type AnswerRow = Vec<Option<String>>;
+pub(in crate::bench) type AnswerRow = Vec<Option<String>>;
 
 /// Values that differ by less, relative to themselves, are the same: the order in which floats are added is free.
 const TOLERANCE: f64 = 1e-9;
 
 /// The rows of a statement's answer, sorted unless their order is part of the answer.
-pub(super) fn rows_of(answers: Vec<Answer>, ordered: bool) -> Vec<AnswerRow> {
+pub(in crate::bench) fn rows_of(answers: Vec<Answer>, ordered: bool) -> Vec<AnswerRow> {
     let mut rows = answers.into_iter().next_back().map(|answer| answer.rows).unwrap_or_default();
     if !ordered {
         rows.sort();
@@ -17,7 +17,7 @@ pub(super) fn rows_of(answers: Vec<Answer>, ordered: bool) -> Vec<AnswerRow> {
 }
 
 /// What the first difference is; None: the answers are the same.
-pub(super) fn difference(base: &[AnswerRow], other: &[AnswerRow]) -> Option<String> {
+pub(in crate::bench) fn difference(base: &[AnswerRow], other: &[AnswerRow]) -> Option<String> {
     if base.len() != other.len() {
         return Some(format!("{} rows instead of {}", other.len(), base.len()));
     }

@@ -2,7 +2,6 @@
 
 use super::super::figures::median;
 use super::super::turns::{ComparedServer, execute};
-use super::alone;
 use super::answers::{difference, rows_of};
 use super::explain::produced_rows;
 use super::queries::PlanQuery;
@@ -19,7 +18,7 @@ const QUERY_CANCELED: &str = "57014";
 
 /// What a server did with a query.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum QueryOutcome {
+pub(in crate::bench) enum QueryOutcome {
     /// The seconds of the median run.
     Done(f64),
     /// Not done within [`LIMIT_S`].
@@ -39,7 +38,7 @@ impl QueryOutcome {
 
 /// A query on one server.
 #[derive(Clone, Debug)]
-pub(super) struct QueryFigures {
+pub(in crate::bench) struct QueryFigures {
     pub outcome: QueryOutcome,
     /// The rows that all nodes of the plan produced; None: the query was not done.
     pub produced: Option<f64>,
@@ -47,7 +46,7 @@ pub(super) struct QueryFigures {
 
 /// A query on both servers.
 #[derive(Clone, Debug)]
-pub(super) struct QueryComparison {
+pub(in crate::bench) struct QueryComparison {
     pub name: String,
     pub base: QueryFigures,
     pub other: QueryFigures,
@@ -59,12 +58,25 @@ pub(super) struct QueryComparison {
 
 impl QueryComparison {
     /// How many times as long the second takes.
-    pub(super) fn time_ratio(&self) -> Option<f64> {
-        Some(self.other.outcome.seconds()? / self.base.outcome.seconds()?)
+    pub(in crate::bench) fn time_ratio(&self) -> Option<f64> {
+        self.seconds().map(|(base, other)| other / base)
+    }
+    /// The times of both; None: one of them refused the query.
+    pub(in crate::bench) fn seconds(&self) -> Option<(f64, f64)> {
+        Some((self.base.outcome.seconds()?, self.other.outcome.seconds()?))
     }
     /// How many times as many rows the second's plan produces. A row more on both sides gives nothing a ratio too.
     pub(super) fn rows_ratio(&self) -> Option<f64> {
         Some((self.other.produced? + 1.0) / (self.base.produced? + 1.0))
+    }
+}
+
+#[cfg(test)]
+impl QueryComparison {
+    /// A query that both servers did in so many seconds.
+    pub(in crate::bench) fn of_times((name, base, other): (&str, f64, f64)) -> QueryComparison {
+        let of = |seconds| QueryFigures { outcome: QueryOutcome::Done(seconds), produced: None };
+        QueryComparison { name: name.into(), base: of(base), other: of(other), answered: Some(1), difference: None }
     }
 }
 
@@ -90,8 +102,8 @@ struct QuerySide<'a> {
 }
 
 /// Runs a query on both servers: each once to warm up, then in turns, and once more for what EXPLAIN says.
-pub(super) fn compare(sides: [&ComparedServer; 2], schema: &str, query: &PlanQuery) -> QueryComparison {
-    let [mut base, mut other] = sides.map(|side| QuerySide::begin(side, schema, query));
+pub(super) fn compare(sides: [&ComparedServer; 2], session: QuerySession, query: &PlanQuery) -> QueryComparison {
+    let [mut base, mut other] = sides.map(|side| QuerySide::begin(side, session, query));
     for run in 0..RUNS {
         let mut order = [&mut base, &mut other];
         if run % 2 == 1 {
@@ -112,8 +124,8 @@ pub(super) fn compare(sides: [&ComparedServer; 2], schema: &str, query: &PlanQue
 }
 
 impl<'a> QuerySide<'a> {
-    fn begin(side: &'a ComparedServer, schema: &str, query: &'a PlanQuery) -> QuerySide<'a> {
-        let (session, first) = match alone(side, || session(side, schema)) {
+    fn begin(side: &'a ComparedServer, session: QuerySession, query: &'a PlanQuery) -> QuerySide<'a> {
+        let (session, first) = match side.alone(|| session.open(side)) {
             Ok(mut client) => {
                 let first = run(side, &mut client, query, &query.sql);
                 (Some(client), first)
@@ -155,7 +167,7 @@ fn first_value(answers: Vec<Answer>) -> Option<String> {
 
 /// Runs a text in the query's surroundings, while the other servers stand still.
 fn run(side: &ComparedServer, client: &mut Client, query: &PlanQuery, sql: &str) -> Result<QueryRun, QueryOutcome> {
-    alone(side, || {
+    side.alone(|| {
         around(client, &query.before)?;
         let began = Instant::now();
         let answers = client.query(sql).map_err(outcome_of)?;
@@ -176,19 +188,30 @@ fn outcome_of(error: ClientError) -> QueryOutcome {
     }
 }
 
-/// A session with the tables in sight. Both servers use one process or thread for a query, and no compiled expressions.
-pub(super) fn session(side: &ComparedServer, schema: &str) -> Result<Client, String> {
-    let mut client = Client::connect(&side.at, "postgres").map_err(|e| e.to_string())?;
-    execute(
-        &mut client,
-        &[
-            &format!("set search_path to {schema}"),
-            &format!("set statement_timeout to '{LIMIT_S}s'"),
-            "set max_parallel_workers_per_gather to 0",
-            "set jit to off",
-        ],
-    )?;
-    Ok(client)
+/// What a session of queries is like.
+#[derive(Clone, Copy)]
+pub(super) struct QuerySession {
+    /// Where the tables are.
+    pub schema: &'static str,
+    /// How many processes may help a query.
+    pub parallel_workers: u32,
+}
+
+impl QuerySession {
+    /// A session with the tables in sight, and no compiled expressions.
+    pub(super) fn open(self, side: &ComparedServer) -> Result<Client, String> {
+        let mut client = Client::connect(&side.at, "postgres").map_err(|e| e.to_string())?;
+        execute(
+            &mut client,
+            &[
+                &format!("set search_path to {}", self.schema),
+                &format!("set statement_timeout to '{LIMIT_S}s'"),
+                &format!("set max_parallel_workers_per_gather to {}", self.parallel_workers),
+                "set jit to off",
+            ],
+        )?;
+        Ok(client)
+    }
 }
 
 #[cfg(test)]

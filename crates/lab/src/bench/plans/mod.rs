@@ -3,7 +3,7 @@
 //!
 //! The data need no seed from outside: they are the same each time and on each server.
 
-mod answers;
+pub(super) mod answers;
 mod explain;
 pub(super) mod joins;
 mod measure;
@@ -14,14 +14,15 @@ mod tpch;
 use super::BenchOptions;
 use super::turns::{ComparedServer, execute};
 use kilndb_lab::client::Client;
-use measure::{QueryComparison, compare};
+pub(super) use measure::QueryComparison;
+use measure::{QuerySession, compare};
 use queries::PlanQuery;
 use report::{PlanReport, RatioBounds};
 
 const CLASS_TABLES: &str = include_str!("../../../plans/schema.sql");
 
 /// A group of queries with the tables that they read.
-struct PlanGroup {
+pub(super) struct PlanGroup {
     title: String,
     /// The schema that the tables are in while the group is measured.
     schema: &'static str,
@@ -40,8 +41,7 @@ pub(super) fn run(sides: &[ComparedServer], options: &BenchOptions) -> Vec<Strin
     for group in [classes(), tpch(options.tpch)] {
         match measure_group(sides, &group) {
             Ok(queries) => {
-                let names = [base.name, other.name];
-                let report = PlanReport { title: &group.title, names, queries: &queries, bounds: &group.bounds };
+                let report = group.report(sides, &queries);
                 report.print();
                 wrong.extend(report.wrong());
             }
@@ -52,7 +52,7 @@ pub(super) fn run(sides: &[ComparedServer], options: &BenchOptions) -> Vec<Strin
     wrong
 }
 
-fn classes() -> PlanGroup {
+pub(super) fn classes() -> PlanGroup {
     PlanGroup {
         title: "Classes of queries".into(),
         schema: "plan_classes",
@@ -62,7 +62,7 @@ fn classes() -> PlanGroup {
     }
 }
 
-fn tpch(scale: f64) -> PlanGroup {
+pub(super) fn tpch(scale: f64) -> PlanGroup {
     PlanGroup {
         title: format!("TPC-H, scale {scale}"),
         schema: "plan_tpch",
@@ -72,25 +72,52 @@ fn tpch(scale: f64) -> PlanGroup {
     }
 }
 
-/// Loads the tables on both servers, measures, and leaves the servers as they were.
+/// Loads the tables on both servers, measures, and leaves the servers as they were. Both use one process or thread for a query.
 fn measure_group(sides: [&ComparedServer; 2], group: &PlanGroup) -> Result<Vec<QueryComparison>, String> {
-    for side in sides {
-        eprintln!("{}: loading {}", group.title, side.name);
-        create_and_load(side, group.schema, &group.load).map_err(|e| format!("{}: {e}", side.name))?;
-    }
-    let measured = group.queries.iter().map(|query| {
-        let compared = compare(sides, group.schema, query);
-        eprintln!("{}", report::line(&compared));
-        compared
-    });
-    let measured = measured.collect();
-    sides.into_iter().try_for_each(|side| drop_schema(side, group.schema))?;
+    group.load_on(sides)?;
+    let measured = group.measure(sides, 0, &|_| true);
+    group.drop_from(sides)?;
     Ok(measured)
+}
+
+impl PlanGroup {
+    pub(super) fn load_on(&self, sides: [&ComparedServer; 2]) -> Result<(), String> {
+        for side in sides {
+            eprintln!("{}: loading {}", self.title, side.name);
+            create_and_load(side, self.schema, &self.load).map_err(|e| format!("{}: {e}", side.name))?;
+        }
+        Ok(())
+    }
+
+    /// Measures the queries whose names are wanted, with so many processes that may help a query.
+    pub(super) fn measure(
+        &self,
+        sides: [&ComparedServer; 2],
+        parallel_workers: u32,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Vec<QueryComparison> {
+        let session = QuerySession { schema: self.schema, parallel_workers };
+        let wanted = self.queries.iter().filter(|query| is_wanted(&query.name));
+        let measured = wanted.map(|query| {
+            let compared = compare(sides, session, query);
+            eprintln!("{}", report::line(&compared));
+            compared
+        });
+        measured.collect()
+    }
+
+    pub(super) fn drop_from(&self, sides: [&ComparedServer; 2]) -> Result<(), String> {
+        sides.into_iter().try_for_each(|side| drop_schema(side, self.schema))
+    }
+
+    pub(super) fn report<'a>(&'a self, sides: [&ComparedServer; 2], queries: &'a [QueryComparison]) -> PlanReport<'a> {
+        PlanReport { title: &self.title, names: sides.map(|side| side.name), queries, bounds: &self.bounds }
+    }
 }
 
 fn drop_schema(side: &ComparedServer, schema: &str) -> Result<(), String> {
     let drop = format!("drop schema {schema} cascade");
-    alone(side, || execute(&mut Client::connect(&side.at, "postgres").map_err(|e| e.to_string())?, &[&drop]))
+    side.alone(|| execute(&mut Client::connect(&side.at, "postgres").map_err(|e| e.to_string())?, &[&drop]))
 }
 
 /// Creates a schema and fills it, while the other servers stand still.
@@ -99,7 +126,7 @@ fn create_and_load(
     schema: &str,
     fill: &dyn Fn(&mut Client) -> Result<(), String>,
 ) -> Result<(), String> {
-    alone(side, || load(side, schema, fill))
+    side.alone(|| load(side, schema, fill))
 }
 
 /// The statistics are those of now, and PostgreSQL's map of visible pages is there, as it would be soon anyway.
@@ -110,12 +137,4 @@ fn load(side: &ComparedServer, schema: &str, fill: &dyn Fn(&mut Client) -> Resul
     execute(&mut client, &[&create, &path])?;
     fill(&mut client)?;
     execute(&mut client, &["vacuum analyze", "checkpoint"])
-}
-
-/// Does something with a server that stands still otherwise.
-fn alone<T>(side: &ComparedServer, action: impl FnOnce() -> T) -> T {
-    side.go_on();
-    let done = action();
-    side.pause();
-    done
 }

@@ -4,7 +4,7 @@ use super::super::figures::median;
 use super::measure::{LIMIT_S, QueryComparison, QueryFigures, QueryOutcome};
 
 /// What the ratios of the second server to the first are to stay below. They are listed and do not fail the benchmark.
-pub(super) struct RatioBounds {
+pub(in crate::bench) struct RatioBounds {
     /// The bound of the sum of all times, or of the median ratio.
     pub time: f64,
     pub worst_time: f64,
@@ -13,7 +13,7 @@ pub(super) struct RatioBounds {
 }
 
 /// A group of queries.
-pub(super) struct PlanReport<'a> {
+pub(in crate::bench) struct PlanReport<'a> {
     pub title: &'a str,
     /// What the first and the second server are called.
     pub names: [&'static str; 2],
@@ -143,7 +143,7 @@ impl PlanReport<'_> {
     }
 
     /// What fails the benchmark: other answers, and queries that a server refuses.
-    pub(super) fn wrong(&self) -> Vec<String> {
+    pub(in crate::bench) fn wrong(&self) -> Vec<String> {
         let refused = |query: &QueryComparison, figures: &QueryFigures, name: &str| match &figures.outcome {
             QueryOutcome::Refused(error) => Some(format!("{}, {}: {name}: {error}", self.title, query.name)),
             _ => None,

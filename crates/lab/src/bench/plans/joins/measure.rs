@@ -5,7 +5,7 @@
 
 use super::super::super::figures::median;
 use super::super::super::turns::ComparedServer;
-use super::super::{alone, measure::session};
+use super::super::measure::QuerySession;
 use super::estimates::{ExplainedRun, NodeCounts, explained_run};
 use kilndb_lab::client::{Answer, Client, ClientError};
 
@@ -61,9 +61,10 @@ impl JoinFigures {
     }
 }
 
-pub(super) fn measure(side: &ComparedServer, schema: &str, sql: &str) -> Result<JoinFigures, String> {
-    alone(side, || {
-        let mut client = session(side, schema)?;
+pub(super) fn measure(side: &ComparedServer, schema: &'static str, sql: &str) -> Result<JoinFigures, String> {
+    side.alone(|| {
+        // One process or thread: helpers would make times depend on who else is busy.
+        let mut client = QuerySession { schema, parallel_workers: 0 }.open(side)?;
         limit(&mut client, LIMIT_MS)?;
         let answers = client.query(sql).map_err(|e| e.to_string())?;
         let nodes = explained(&mut client, sql)?.nodes;

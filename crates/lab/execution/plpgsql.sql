@@ -1,0 +1,42 @@
+-- Loops in PL/pgSQL.
+
+-- script: PL/pgSQL
+-- warm
+-- once
+create function additions(n int) returns bigint language plpgsql as $$
+declare total bigint := 0;
+begin
+  for i in 1..n loop
+    total := total + i;
+  end loop;
+  return total;
+end $$;
+create function texts_and_numerics(n int) returns text language plpgsql as $$
+declare
+  line text := '';
+  amount numeric := 0;
+  longest int := 0;
+begin
+  for i in 1..n loop
+    line := line || chr(65 + i % 26) || i;
+    if length(line) > 60 then
+      line := substr(line, 20) || lower(left(line, 5));
+    end if;
+    longest := greatest(longest, length(line));
+    amount := round((amount + i * 1.25) / 1.5, 4);
+    if amount > 1000000 then
+      amount := amount - 999999.5;
+    end if;
+  end loop;
+  return longest || ' ' || amount || ' ' || md5(line);
+end $$;
+
+-- turn
+-- row: PL/pgSQL, loop of additions
+select additions(:rows);
+-- row: PL/pgSQL, loop of text and numeric work
+-- must: 0.7
+-- aim: 0.5
+select texts_and_numerics(:rows / 10);
+-- end
+drop function additions(int), texts_and_numerics(int);
