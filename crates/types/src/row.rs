@@ -781,7 +781,10 @@ pub(crate) fn decode_wanted_at(column: &ColumnLayout, bytes: &[u8]) -> Result<Da
 }
 /// A stored numeric; None: it is no short one.
 #[inline]
-pub(crate) fn short_numeric(bytes: &[u8]) -> Option<ShortNumeric> {
+pub(crate) fn stored_short(bytes: &[u8]) -> Option<ShortNumeric> {
+    if let Some(number) = short_numeric(bytes) {
+        return Some(number);
+    }
     match get_numeric(bytes)? {
         Numeric::Short(number) => Some(number),
         Numeric::Grouped(_) => None,

@@ -334,7 +334,7 @@ fn read_decimals(starts: &[u32], stored: StoredRows<'_>, rows: Rows<'_>, out: &m
     let mut words = out.take_words();
     let read = each_value(starts, rows, &mut out.nulls, |row, start| {
         let value = ByteReader::new(bytes_from(stored, row, start)?).prefixed().ok_or_else(corrupted)?;
-        match row::short_numeric(value) {
+        match row::stored_short(value) {
             Some(number) if *decimals.get_or_insert(number.decimals()) == number.decimals() => {
                 words[row] = number.value();
             }
