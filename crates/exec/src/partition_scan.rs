@@ -3,6 +3,7 @@
 //!
 //! Invariant: partitions are found when reading begins, by the conditions' values at that moment.
 
+use super::columns::ColumnBatch;
 use super::context::*;
 use super::expr::Evaluate;
 use super::opened_partitions::opened;
@@ -186,7 +187,56 @@ impl PartitionsState {
     }
 }
 
+impl PartitionsState {
+    /// Can it hand on its rows as columns?
+    pub fn has_columns(&self) -> bool {
+        matches!(&self.node.op, Op::Partitions(p) if p.order.is_none()) && self.reading.scan.has_columns()
+    }
+    /// The next rows as columns, of which only those in `is_used` are there. No row: there are no more.
+    pub fn next_columns(
+        &mut self,
+        out: &mut ColumnBatch,
+        is_used: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let Op::Partitions(p) = &self.node.op else { return Ok(()) };
+        let reading = &mut self.reading;
+        if !reading.is_started {
+            reading.start(p, rt.span_of(self.node.id), rt, cx)?;
+            reading.is_started = true;
+        }
+        reading.next_columns(p, (out, is_used), rt, cx)
+    }
+}
+
 impl PartitionReader {
+    fn next_columns(
+        &mut self,
+        p: &PartitionScan,
+        (out, is_used): (&mut ColumnBatch, &[bool]),
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        loop {
+            if !self.is_open && !self.open_next(p, rt, cx)? {
+                out.clear();
+                return Ok(());
+            }
+            let (begun, removed) = (self.counted.map(|_| MeasureStart::now()), rt.removed);
+            self.scan.next_columns(out, is_used, rt, cx)?;
+            if let (Some(node), Some(begun)) = (self.counted, begun) {
+                rt.count_removed(node, removed);
+                rt.count_rows(node, out.rows().len(), &begun);
+            }
+            if !out.rows().is_empty() || self.ends_with_block {
+                return Ok(());
+            }
+            self.is_open = false;
+            cx.park.checkpoint()?;
+        }
+    }
+
     /// `span`: of the named table's partitions only these are to be read.
     fn start(
         &mut self,

@@ -145,6 +145,7 @@ impl NodeState {
     pub fn has_columns(&self) -> bool {
         match self {
             NodeState::Scan(scan) => scan.has_columns(),
+            NodeState::Partitions(scan) => scan.has_columns(),
             NodeState::HashJoin(join) => join.has_columns(),
             _ => false,
         }
@@ -163,6 +164,7 @@ impl NodeState {
         let id = self.node_id();
         match self {
             NodeState::Scan(scan) => scan.next_columns(out, is_used, rt, cx)?,
+            NodeState::Partitions(scan) => scan.next_columns(out, is_used, rt, cx)?,
             NodeState::HashJoin(join) => join.next_columns(out, is_used, rt, cx)?,
             _ => return Err(Error::internal("columns are asked of a node that has rows")),
         }

@@ -23,8 +23,9 @@ use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::program::{JoinProgram, VectorProgram};
 use kilndb_plan::{Op, PlanNode};
+use kilndb_spill::row_bytes;
 use kilndb_types::Datum;
-use kilndb_types::vector::{NO_ROW, Rows, Vector};
+use kilndb_types::vector::{NO_ROW, Rows, Vector, VectorValues};
 use std::sync::Arc;
 
 /// A piece ends with the row that reaches so many pairs, or in the midst of its pairs, if they alone are as many again.
@@ -39,7 +40,8 @@ struct ColumnTable {
     index: KeyIndex,
     next_row: Vec<u32>,
     matched: Vec<bool>,
-    key_bytes: usize,
+    /// What keys take, and what values point to.
+    other_bytes: usize,
 }
 
 #[derive(Default)]
@@ -142,7 +144,7 @@ impl BatchKeys<'_> {
 
 impl ColumnTable {
     fn bytes(&self) -> usize {
-        self.key_bytes + self.next_row.len() * 5 + self.columns.iter().map(Vector::heap_bytes).sum::<usize>()
+        self.other_bytes + self.next_row.len() * 5 + self.columns.iter().map(Vector::heap_bytes).sum::<usize>()
     }
     fn count(&self) -> usize {
         self.next_row.len()
@@ -153,11 +155,22 @@ impl ColumnTable {
         if !key.is_empty() {
             match self.index.insert(key, self.next_row.len() as u32) {
                 Some(first) => next = first,
-                None => self.key_bytes += key.len() + ENTRY_BYTES,
+                None => self.other_bytes += key.len() + ENTRY_BYTES,
             }
         }
         self.next_row.push(next);
         self.matched.push(false);
+    }
+}
+
+/// What the last values of a column point to, in bytes.
+fn pointed_bytes(column: &Vector, count: usize) -> usize {
+    match &column.values {
+        VectorValues::Datums(values) => {
+            let last = &values[values.len() - count.min(values.len())..];
+            row_bytes(last).saturating_sub(size_of_val(last))
+        }
+        _ => 0,
     }
 }
 
@@ -297,6 +310,7 @@ impl HashJoinState {
             for ((column, from), is_used) in table.columns.iter_mut().zip(&*columns).zip(&of_build) {
                 if *is_used {
                     column.extend(from, rows)?;
+                    table.other_bytes += pointed_bytes(column, rows.len());
                 }
             }
             is_full =

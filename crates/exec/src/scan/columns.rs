@@ -120,11 +120,15 @@ macro_rules! gathered_columns {
             Some(leaf) if leaf.is_alike => (&scan.table, leaf.oid),
             Some(leaf) => (&leaf.table, leaf.oid),
         };
+        let (outputs, needed) = match &$progress.own {
+            None => (&scan.outputs, &scan.needed),
+            Some(own) => (&own.outputs, &own.needed),
+        };
         GatheredColumns {
             table,
             oid,
-            outputs: &scan.outputs,
-            needed: &scan.needed,
+            outputs,
+            needed,
             rows: &$progress.rows,
             columns: &mut $gathered.columns,
             is_begun: &mut $gathered.is_begun,
@@ -137,7 +141,7 @@ macro_rules! gathered_columns {
 impl ScanProgress {
     /// Does the scan read rows that can be gathered?
     pub(super) fn gathers(&self, scan: &Scan) -> bool {
-        scan.tests.is_empty() && !scan.table.is_catalog && self.own.is_none()
+        scan.tests.is_empty() && !scan.table.is_catalog
     }
 
     /// Reads more rows, none of which have been judged. False: there are no more.
