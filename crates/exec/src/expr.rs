@@ -374,10 +374,10 @@ impl EvaluateKinds for CExpr {
                 }
                 Ok(v)
             }
-            CExpr::ScalarArray { f, strict, any, args } => {
+            CExpr::ScalarArray { call, any, args } => {
                 let x = args[0].eval(row, rt, cx)?;
                 let list = args[1].eval(row, rt, cx)?;
-                super::arrays::scalar_array(*f, *strict, *any, x, &list, cx)
+                super::arrays::scalar_array(call.f, call.strict, *any, x, &list, cx)
             }
             CExpr::InSet { ty, arg, set, has_null, negated } => {
                 let x = arg.eval(row, rt, cx)?;

@@ -596,7 +596,9 @@ impl Planner<'_> {
             let [arg, _] = args;
             return super::collated::member_of_constants(ty, arg, &a.elements, negator);
         }
-        Ok(CExpr::ScalarArray { f, strict: func.strict, any, args: Box::new(args) })
+        let vector = functions::descriptor(func.oid).and_then(|d| d.vector).filter(|_| func.strict);
+        let call = ScalarCall { f, strict: func.strict, is_volatile: func.volatility == b'v', vector };
+        Ok(CExpr::ScalarArray { call, any, args: Box::new(args) })
     }
 
     /// The subplan of a subquery. A condition is compiled for each plan that is compared, and all have the same one.

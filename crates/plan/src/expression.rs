@@ -241,8 +241,7 @@ pub enum CExpr {
         value: Box<CExpr>,
     },
     ScalarArray {
-        f: ScalarFn,
-        strict: bool,
+        call: ScalarCall,
         any: bool,
         args: Box<[CExpr; 2]>,
     },

@@ -16,6 +16,7 @@ use super::node::AggSpec;
 use kilndb_base::Oid;
 use kilndb_base::sync::OnceLock;
 use kilndb_bind::ir::BoolTestKind;
+use kilndb_types::Datum;
 use kilndb_types::cast::CastFn;
 use kilndb_types::functions::ScalarFn;
 use kilndb_types::vector::VectorFn;
@@ -479,6 +480,10 @@ impl ProgramBuilder {
                 let (ty, set, has_null, negated) = (*ty, set.clone(), *has_null, *negated);
                 self.step(|into| VectorStep::InSet { arg, ty, set, has_null, negated, into })
             }
+            CExpr::ScalarArray { call, any, args } if !call.is_volatile => match elements(&args[1]) {
+                Some(elements) => self.any_of(*call, *any, &args[0], &elements),
+                None => self.rowwise(e),
+            },
             CExpr::Case { arg: None, whens, otherwise } => self.case(whens, otherwise),
             CExpr::Coalesce(list) => self.coalesce(list),
             other => self.rowwise(other),
@@ -494,6 +499,27 @@ impl ProgramBuilder {
             self.steps.push(VectorStep::Join { is_and, from, into });
             if i + 1 < list.len() {
                 let undecided = if is_and { Truth::NotFalse } else { Truth::NotTrue };
+                narrowed.push(self.narrow(VectorOperand::Register(into), undecided));
+            }
+        }
+        narrowed.into_iter().rev().for_each(|n| self.widen(n));
+        Some(VectorOperand::Register(into))
+    }
+
+    /// `x op ANY (elements)`, or ALL: one comparison after the other, as OR and AND have them.
+    fn any_of(&mut self, call: ScalarCall, any: bool, x: &CExpr, elements: &[CExpr]) -> Option<VectorOperand> {
+        let x = self.value(x)?;
+        let elements = self.values(elements)?;
+        let into = self.register();
+        self.steps.push(VectorStep::Begin { value: Some(!any), into });
+        let mut narrowed = Vec::new();
+        for (i, element) in elements.iter().enumerate() {
+            let args: Box<[VectorOperand]> = Box::new([x, *element]);
+            let operation = VectorOperation::Scalar(call);
+            let from = self.step(|into| VectorStep::Call { operation, args, into })?;
+            self.steps.push(VectorStep::Join { is_and: !any, from, into });
+            if i + 1 < elements.len() {
+                let undecided = if any { Truth::NotTrue } else { Truth::NotFalse };
                 narrowed.push(self.narrow(VectorOperand::Register(into), undecided));
             }
         }
@@ -546,6 +572,23 @@ impl ProgramBuilder {
     }
 }
 
+/// An array of more elements is looked through for one row after the other.
+const ELEMENTS_MAX: usize = 16;
+
+/// The elements of an array that is written out, if they are few.
+fn elements(array: &CExpr) -> Option<Vec<CExpr>> {
+    let list: Vec<CExpr> = match array {
+        CExpr::Const(Datum::Array(a)) => a.elements.iter().map(|e| CExpr::Const(e.clone())).collect(),
+        CExpr::Array { multidim: false, args, .. } if args.iter().all(is_constant) => args.to_vec(),
+        _ => return None,
+    };
+    (list.len() <= ELEMENTS_MAX).then_some(list)
+}
+
+fn is_constant(e: &CExpr) -> bool {
+    matches!(e, CExpr::Const(_) | CExpr::Param(_) | CExpr::Once { .. })
+}
+
 /// May the expression be evaluated for rows in any order, and more than once? Appends the columns that it uses.
 fn is_pure(e: &CExpr, columns: &mut Vec<usize>) -> bool {
     let mut all = |list: &[CExpr]| list.iter().all(|e| is_pure(e, columns));
@@ -558,10 +601,8 @@ fn is_pure(e: &CExpr, columns: &mut Vec<usize>) -> bool {
         CExpr::Call { call, args } => !call.is_volatile && all(args),
         CExpr::Call1 { call, arg } => !call.is_volatile && all(std::slice::from_ref(arg)),
         CExpr::Call2 { call, args } => !call.is_volatile && all(&args[..]),
-        CExpr::CompareInt { args, .. }
-        | CExpr::Arithmetic { args, .. }
-        | CExpr::NullIf { args, .. }
-        | CExpr::ScalarArray { args, .. } => all(&args[..]),
+        CExpr::CompareInt { args, .. } | CExpr::Arithmetic { args, .. } | CExpr::NullIf { args, .. } => all(&args[..]),
+        CExpr::ScalarArray { call, args, .. } => !call.is_volatile && all(&args[..]),
         CExpr::Cast { arg, .. }
         | CExpr::InOut { arg, .. }
         | CExpr::Typmod { arg, .. }

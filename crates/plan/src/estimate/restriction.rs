@@ -435,15 +435,15 @@ pub(super) fn evaluated_row(e: &CExpr, eval: Option<&EvalContext<'_>>, row: &[Da
     match e {
         CExpr::Const(value) => Some(value.clone()),
         CExpr::Slot(i) => row.get(*i).cloned(),
-        CExpr::ScalarArray { f, strict, any, args } => {
+        CExpr::ScalarArray { call, any, args } => {
             let (value, list) = (of(&args[0])?, of(&args[1])?);
             let Datum::Array(list) = list else { return Some(Datum::Null) };
             let compared = |element: &Datum| {
                 let operands = [value.clone(), element.clone()];
-                if *strict && operands.iter().any(Datum::is_null) {
+                if call.strict && operands.iter().any(Datum::is_null) {
                     Some(Datum::Null)
                 } else {
-                    f(eval?, &operands).ok()
+                    (call.f)(eval?, &operands).ok()
                 }
             };
             all_of(list.elements.iter().map(compared), *any)
