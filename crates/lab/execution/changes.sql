@@ -72,6 +72,8 @@ update grown set k = k + 1;
 update grown set k = k + 1;
 update grown set k = k + 1;
 update grown set k = k + 1;
+-- What is given up in the background has some seconds.
+select pg_sleep(8);
 -- value: size of an index on a changed column after ten whole-table UPDATEs, times the first
 -- must: 1.5
 -- aim: 1.1
