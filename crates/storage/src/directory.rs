@@ -342,7 +342,7 @@ impl Relation {
     }
     /// May a free block be used?
     pub(crate) fn is_usable(&self, block: u32) -> bool {
-        block < self.usable_blocks.load(SeqCst) && block < self.pages()
+        block < self.usable_blocks.load(SeqCst)
     }
     /// Logs that the relation ends at this block, and gives up what lies behind it. The caller keeps it from growing.
     fn end_at(&self, end: u32) {
@@ -375,10 +375,15 @@ impl Relation {
     pub(crate) fn note_free(&self, block: u32) {
         crate::lock(&self.hints).push(block);
     }
-    /// These blocks, in falling order, are the free ones: the lowest is used first, and no others are looked for.
-    pub(crate) fn set_free(&self, blocks: Vec<u32>) {
+    /// These blocks are free, and no others are looked for but those with a hint, which may have become free since these
+    /// were gathered. The lowest is used first.
+    pub(crate) fn set_free(&self, mut blocks: Vec<u32>) {
         *crate::lock(&self.unseen) = 0..0;
-        *crate::lock(&self.hints) = blocks;
+        let mut hints = crate::lock(&self.hints);
+        blocks.append(&mut hints);
+        blocks.sort_unstable_by(|a, b| b.cmp(a));
+        blocks.dedup();
+        *hints = blocks;
     }
     /// Notes that this block may have room.
     pub(crate) fn hint(&self, block: u32) {

@@ -19,7 +19,7 @@ use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
 use crate::locks::waiting::RowWait;
 use crate::method::NewKey;
-use crate::page::{KIND_TREE, PageView};
+use crate::page::PageView;
 use crate::trace::{self, TracedOperation};
 use crate::txn::table::Status;
 use crate::txn::{Snapshot, Transaction};
@@ -84,16 +84,16 @@ impl Relation {
     fn sought<'k>(&self, key: &'k [u8]) -> SearchedKey<'k> {
         SearchedKey { key: self.unique_part(key), names_heap: self.entries_name_heap() }
     }
-    /// Adds the entries that are in this block, from `from` on.
+    /// Adds the entries that are in this block, in its page, from `from` on.
     fn gather(
         &self,
         v: &PageView,
-        block: u32,
+        (block, pid): (u32, u32),
         sought: SearchedKey<'_>,
         from: Option<&FullKey>,
         found: &mut KeyEntries,
     ) -> RemainingEntries {
-        if !v.is(KIND_TREE, self.id, block) || node::level(v) != 0 {
+        if !self.is_node_in(v, block, pid) || node::level(v) != 0 {
             return RemainingEntries::Moved;
         }
         let start = from.map_or(KeyAndRow(sought.key, 0), |from| KeyAndRow(&from.0, from.1));
@@ -129,7 +129,7 @@ impl Relation {
             let Some(pid) = self.node_pid(block)? else { return Ok(false) };
             rest = self.core.pool.read(pid, |v| {
                 found.truncate(mark);
-                self.gather(&v, block, sought, from.as_ref(), found)
+                self.gather(&v, (block, pid), sought, from.as_ref(), found)
             })?;
         }
     }
@@ -187,7 +187,7 @@ impl Relation {
                 continue;
             }
             let mut found = KeyEntries::new();
-            let rest = self.gather(&page.view(), block, sought, None, &mut found);
+            let rest = self.gather(&page.view(), (block, page.pid()), sought, None, &mut found);
             if !self.gather_rest(rest, sought, &mut found)? {
                 continue;
             }
@@ -228,7 +228,7 @@ impl Relation {
                     let Some(pid) = self.node_pid(at)? else { break false };
                     let other = self.core.pool.write(pid)?;
                     let v = other.view();
-                    if !v.is(KIND_TREE, self.id, at)
+                    if !self.is_node_in(&v, at, pid)
                         || node::level(&v) != 0
                         || node::side(&v, KeyAndRow(key, rid)) == FenceSide::Left
                     {

@@ -210,6 +210,9 @@ impl Relation {
     /// Tells the parent of a node that it does not know, as a crash between the two records of a split has left it.
     /// Whoever calls this has seen the node.
     pub(super) fn complete_split(&self, level: u8, low: &FullKey, block: u32) -> Result<()> {
+        // A split from here on may give the block to another node, whose split is under way; and who takes an empty leaf
+        // out needs the parent to know it.
+        let splits = self.tree_changes.splits();
         if self.tree_changes.is_splitting() {
             return Ok(());
         }
@@ -218,7 +221,7 @@ impl Relation {
             node::entry(v, node::child_index(v, low)).is_some_and(|e| is_at(Some(e), low))
         })?;
         let is_there = self.read_node(level, low, |v, found| found == block && is_at(node::low(v), low))?;
-        if is_known || !is_there {
+        if is_known || !is_there || self.tree_changes.splits() != splits {
             return Ok(());
         }
         self.insert_separator(level + 1, low, block)
@@ -256,12 +259,15 @@ impl Shift {
         if sum + high.len() <= room {
             return Some(Shift { count: entries.len(), high: high.to_vec() });
         }
+        // An inner node's separator may be longer than the entries before it, which make room for it on the right.
+        let right_room = node::room_of(right) + bytes_of(node::low(right)).len();
         let most = sizes.partition_point(|size| *size <= room).min(entries.len().saturating_sub(1));
         (1..=most).rev().find_map(|count| {
             let (key, rid) = separator_at(entries, count, level);
             let high = node::build(&key, rid, None, 0);
             let moved = *sizes.get(count - 1)?;
-            (moved >= WORTHWHILE && moved + high.len() <= room).then_some(Shift { count, high })
+            let fits = moved + high.len() <= room && high.len() <= right_room + moved;
+            (moved >= WORTHWHILE && fits).then_some(Shift { count, high })
         })
     }
     /// The entries, each with its length.
@@ -288,7 +294,8 @@ impl Relation {
         self.cut_off(least.max(1), most, |block| self.is_unused(block))
     }
     /// Is the block free? One that a crash has left without a node is made so. The tree gives out no block there
-    /// meanwhile, and one that another thread has latched is in use.
+    /// meanwhile, and one that another thread has latched is in use. No latch is waited for: the tree cannot grow
+    /// meanwhile, and who waits for that has nodes latched.
     fn is_unused(&self, block: u32) -> Result<bool> {
         let pid = self.pid(block)?;
         let kind = |v: &PageView| v.u8(page::at::KIND);
@@ -297,8 +304,8 @@ impl Relation {
             return Ok(false);
         };
         // The first node of a level may have neither entries nor neighbours.
-        if is_bare && (level > self.root_level()? || self.descend(level, KeyAndRow(&[], 0))? == block) {
-            return Ok(level > self.root_level()?);
+        if is_bare && self.is_first_of_level(block, level)? != Some(false) {
+            return Ok(false);
         }
         let Some(mut page) = self.core.pool.try_latch(pid) else { return Ok(false) };
         if kind(&page.view()) == KIND_FREE {
@@ -311,6 +318,25 @@ impl Relation {
         self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page])?;
         Ok(true)
     }
+    /// Is the block the first node of a level? None: that cannot be found out now.
+    fn is_first_of_level(&self, block: u32, level: u8) -> Result<Option<bool>> {
+        let mut at = 0;
+        for _ in 0..=u8::MAX {
+            let Some(pid) = self.node_pid(at)? else { return Ok(None) };
+            let look = |v: PageView| {
+                let first = node::entry(&v, 0).filter(|_| node::count(&v) > 0);
+                self.is_node_in(&v, at, pid).then(|| (node::level(&v), first.map_or(0, |e| e.child)))
+            };
+            match self.core.pool.try_read(pid, look).flatten() {
+                Some((here, _)) if here == level => return Ok(Some(at == block)),
+                // The tree has no such level.
+                Some((here, _)) if here < level => return Ok(Some(false)),
+                Some((_, child)) if child != 0 => at = child,
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
     /// A page that was given out and never written to.
     fn is_bare(&self, v: &PageView, block: u32) -> bool {
         v.is(KIND_TREE, self.id, block)
@@ -320,3 +346,6 @@ impl Relation {
             && node::high(v).is_none()
     }
 }
+
+#[cfg(test)]
+mod tests;

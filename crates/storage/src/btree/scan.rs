@@ -15,7 +15,7 @@ use super::dead_prefix::{FullKey, WORTHWHILE};
 use super::node::{self, KeyAndRow};
 use crate::ahead;
 use crate::directory::Relation;
-use crate::page::{KIND_TREE, PageView};
+use crate::page::PageView;
 use crate::ssi::Reader;
 use crate::trace::{self, TracedOperation};
 use crate::txn::Snapshot;
@@ -310,7 +310,7 @@ impl IndexScan {
                 ends.truncate(start.1);
                 rids.truncate(start.2);
                 retired.clear();
-                if !v.is(KIND_TREE, relation.id, block) {
+                if !relation.is_node_in(&v, block, pid) {
                     return LeafOutcome::Restart;
                 }
                 if self.backward {

@@ -33,9 +33,9 @@ impl Relation {
             format!("index page {block} of storage relation {} is damaged", self.id),
         )
     }
-    /// Takes one step towards the node of `level` that covers `key`.
-    fn step(&self, v: PageView, block: u32, level: u8, key: KeyAndRow<'_>) -> DescentStep {
-        if !v.is(KIND_TREE, self.id, block) || node::level(&v) < level {
+    /// Takes one step towards the node of `level` that covers `key`, in a block and its page.
+    pub(super) fn step(&self, v: PageView, (block, pid): (u32, u32), level: u8, key: KeyAndRow<'_>) -> DescentStep {
+        if !self.is_node_in(&v, block, pid) || node::level(&v) < level {
             return DescentStep::Restart;
         }
         match node::side(&v, key) {
@@ -81,7 +81,7 @@ impl Relation {
                 block = 0;
                 continue;
             };
-            match self.core.pool.read(pid, |v| self.step(v, block, level, key))? {
+            match self.core.pool.read(pid, |v| self.step(v, (block, pid), level, key))? {
                 DescentStep::Here => return Ok(block),
                 DescentStep::To(next) => {
                     ahead::fetch_node(self, next);
@@ -94,11 +94,16 @@ impl Relation {
         }
         Err(self.broken_tree(block))
     }
-    /// Is the block still in this page, which is latched? The page may have become another's, and have been dropped by
-    /// that one: then it may be read from the disk as it was earlier.
+    /// Is the block still in this page, which is latched or being read? The tree may have given it up since; then the
+    /// page may have become another's, and have been dropped by that one, and be read from the disk as it was earlier.
     #[inline]
-    fn is_at(&self, block: u32, pid: u32) -> bool {
+    pub(super) fn is_at(&self, block: u32, pid: u32) -> bool {
         block < self.pages() && self.pid_raw(block) == Some(pid)
+    }
+    /// Is the page, which is latched or being read, the node in this block of the tree?
+    #[inline]
+    pub(super) fn is_node_in(&self, v: &PageView, block: u32, pid: u32) -> bool {
+        v.is(KIND_TREE, self.id, block) && self.is_at(block, pid)
     }
     /// The level of the root.
     pub(super) fn root_level(&self) -> Result<u8> {
@@ -113,12 +118,7 @@ impl Relation {
                 continue;
             };
             let guard = self.core.pool.write(pid)?;
-            if !self.is_at(block, pid) {
-                drop(guard);
-                block = self.descend(level, key)?;
-                continue;
-            }
-            match self.step(guard.view(), block, level, key) {
+            match self.step(guard.view(), (block, pid), level, key) {
                 DescentStep::Here => return Ok((block, guard)),
                 DescentStep::To(next) if node::level(&guard.view()) == level => block = next,
                 DescentStep::Broken => return Err(self.broken_tree(block)),
@@ -151,10 +151,10 @@ impl Relation {
     pub(crate) fn latch_leaf_near(&self, near: u32, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
         if near != 0
             && let Some(pid) = self.node_pid(near)?
-            && matches!(self.core.pool.read(pid, |v| self.step(v, near, 0, key))?, DescentStep::Here)
+            && matches!(self.core.pool.read(pid, |v| self.step(v, (near, pid), 0, key))?, DescentStep::Here)
         {
             let guard = self.core.pool.write(pid)?;
-            if self.is_at(near, pid) && matches!(self.step(guard.view(), near, 0, key), DescentStep::Here) {
+            if matches!(self.step(guard.view(), (near, pid), 0, key), DescentStep::Here) {
                 return Ok((near, guard));
             }
         }
@@ -174,10 +174,8 @@ impl Relation {
         loop {
             let block = self.descend(level, key)?;
             let Some(pid) = self.node_pid(block)? else { continue };
-            let found = self
-                .core
-                .pool
-                .read(pid, |v| matches!(self.step(v, block, level, key), DescentStep::Here).then(|| read(&v, block)))?;
+            let is_here = |v| matches!(self.step(v, (block, pid), level, key), DescentStep::Here);
+            let found = self.core.pool.read(pid, |v| is_here(v).then(|| read(&v, block)))?;
             if let Some(found) = found {
                 return Ok(found);
             }

@@ -213,9 +213,7 @@ impl Relation {
         let blocks = self.pages();
         let used = blocks.saturating_sub(free.len() as u32);
         let target = used + (used / BLOCKS_PER_SPARE).max(LEAST_SPARE);
-        let mut free = std::mem::take(free);
-        free.reverse();
-        self.set_free(free);
+        self.set_free(std::mem::take(free));
         pass.phase = ShrinkPhase::Relocate { level: 0, target };
         pass.at = Default::default();
         target < blocks

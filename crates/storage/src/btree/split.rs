@@ -81,7 +81,7 @@ impl Relation {
         let guard = self.core.pool.try_latch(pid);
         Ok(guard.filter(|g| {
             let v = g.view();
-            v.is(crate::page::KIND_FREE, self.id, block) && self.is_usable(block)
+            v.is(crate::page::KIND_FREE, self.id, block) && self.is_at(block, pid) && self.is_usable(block)
         }))
     }
     /// Splits a full node; the entry that is to come would go to `idx`. Everything is unlatched afterwards.
@@ -180,7 +180,7 @@ impl Relation {
     fn try_unlink(&self, block: u32) -> Result<bool> {
         let Some(pid) = self.node_pid(block)? else { return Ok(true) };
         let Some((low, right)) = self.core.pool.read(pid, |v| {
-            if !v.is(crate::page::KIND_TREE, self.id, block) || node::count(&v) != 0 || node::level(&v) != 0 {
+            if !self.is_node_in(&v, block, pid) || node::count(&v) != 0 || node::level(&v) != 0 {
                 return None;
             }
             let low = node::low(&v).map_or((Vec::new(), 0), |e| (e.key.to_vec(), e.rid));

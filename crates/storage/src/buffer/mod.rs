@@ -501,6 +501,9 @@ impl WriteGuard<'_> {
     pub fn view(&self) -> PageView {
         PageView::of(self.page())
     }
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
     #[inline]
     pub(crate) fn mark_dirty(&mut self) {
         self.dirty = true;
