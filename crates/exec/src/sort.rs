@@ -40,16 +40,6 @@ pub fn compare_values(ty: Oid, a: &Datum, b: &Datum, descending: bool, nulls_fir
     }
 }
 
-pub(crate) fn compare_keys(keys: &[SortSpec], a: &[Datum], b: &[Datum]) -> Ordering {
-    for ((k, x), y) in keys.iter().zip(a).zip(b) {
-        let o = compare_values(k.ty, x, y, k.descending, k.nulls_first);
-        if o.is_ne() {
-            return o;
-        }
-    }
-    Ordering::Equal
-}
-
 /// Input sorted by keys: all of it, or (top-N) the first rows only. Of input that is sorted by the first keys already, as
 /// many rows at a time as have these keys alike.
 pub(crate) struct SortState {

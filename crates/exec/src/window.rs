@@ -1,15 +1,19 @@
 //! Window functions over input that is sorted by partition and order.
 
+mod aggregates;
+mod frames;
+
+use self::aggregates::FrameAggregate;
+use self::frames::{FrameEnd, FrameFinder, Partition, Place, check_offset, has_offset};
 use super::context::*;
 use super::expr::Evaluate;
-use super::sort::{compare_keys, compare_values};
+use super::sort::compare_values;
 use super::state::UnaryInput;
-use kilndb_base::{Error, Result, sqlstate};
-use kilndb_bind::ir::FrameMode;
+use kilndb_base::{Error, Result};
+use kilndb_plan::expression::CExpr;
 use kilndb_plan::{CFrameBound, Op, RunCondition, SortSpec, WindowFn, WindowPlan};
-use kilndb_types::aggregates::Accumulator;
+use kilndb_types::Datum;
 use kilndb_types::functions::{FunctionKind, descriptor::WindowFunction};
-use kilndb_types::{Datum, key, oids};
 use std::cmp::Ordering;
 
 pub(crate) struct WindowState {
@@ -27,8 +31,11 @@ pub(crate) struct WindowState {
     numbers: RowNumbers,
     /// The bounds of the run conditions; None: no value is within them.
     most: Vec<Option<i64>>,
-    /// How many rows were looked at since the last checkpoint.
-    looked: std::cell::Cell<usize>,
+    /// How many rows of the partition were given out, and of how many groups of peers they were.
+    rows_before: usize,
+    groups_before: usize,
+    /// The aggregates, which go on from one part of a partition to the next.
+    aggregates: Vec<FrameAggregate>,
 }
 
 /// The present row's numbers in its partition.
@@ -50,8 +57,63 @@ fn numbers_rows(plan: &WindowPlan) -> bool {
     let is_number = |f: &WindowFn| {
         matches!(f.function, Some(FunctionKind::Window(W::RowNumber | W::Rank | W::DenseRank))) && !f.is_aggregate
     };
-    let has_offset = |b: &CFrameBound| matches!(b, CFrameBound::Preceding(_) | CFrameBound::Following(_));
     plan.functions.iter().all(is_number) && !has_offset(&plan.start) && !has_offset(&plan.end)
+}
+
+/// Does each row's result depend on nothing but the rows up to the last of its peers? Then a partition is computed part by
+/// part, and no more of it is kept than that.
+fn runs(plan: &WindowPlan) -> bool {
+    use WindowFunction as W;
+    let looks_back = |f: &WindowFn| {
+        f.is_aggregate || matches!(f.function, Some(FunctionKind::Window(W::RowNumber | W::Rank | W::DenseRank)))
+    };
+    plan.exclude == 0
+        && matches!((&plan.start, &plan.end), (CFrameBound::UnboundedPreceding, CFrameBound::CurrentRow))
+        && plan.functions.iter().all(looks_back)
+}
+
+/// Does anything ask for the groups of peers?
+fn needs_groups(plan: &WindowPlan) -> bool {
+    use WindowFunction as W;
+    let asks = |f: &WindowFn| {
+        matches!(f.function, Some(FunctionKind::Window(W::Rank | W::DenseRank | W::PercentRank | W::CumeDist)))
+    };
+    frames::frames_need_groups(plan) || frames::frames_need_values(plan) || plan.functions.iter().any(asks)
+}
+
+/// Tells rows whose keys are other than those of the row before.
+struct KeyChange<'a> {
+    specs: &'a [SortSpec],
+    /// The keys are columns, so they are compared where they are.
+    are_columns: bool,
+    /// The keys of the row before.
+    keys: Vec<Datum>,
+}
+
+impl<'a> KeyChange<'a> {
+    fn new(specs: &'a [SortSpec]) -> KeyChange<'a> {
+        let are_columns = specs.iter().all(|spec| matches!(spec.expr, CExpr::Slot(_)));
+        KeyChange { specs, are_columns, keys: Vec::new() }
+    }
+    /// Are the row's keys those of the row `before`? Without one there is nothing to compare with.
+    fn is_same(
+        &mut self,
+        before: Option<&[Datum]>,
+        row: &[Datum],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        if !self.are_columns {
+            return Ok(read_keys(self.specs, row, &mut self.keys, rt, cx)? && before.is_some());
+        }
+        let Some(before) = before else { return Ok(false) };
+        Ok(self.specs.iter().all(|spec| match spec.expr {
+            CExpr::Slot(slot) => {
+                compare_values(spec.ty, &before[slot], &row[slot], spec.descending, spec.nulls_first).is_eq()
+            }
+            _ => true,
+        }))
+    }
 }
 
 fn most_of(run: &RunCondition, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<i64>> {
@@ -81,65 +143,36 @@ fn read_keys(
     Ok(is_same)
 }
 
-/// One partition: rows `from..to`, and per row the ends of its group of peers.
-struct Partition {
-    from: usize,
-    to: usize,
-    /// Start of the peer group of each row, its number from 1, and its end.
-    groups: Vec<(usize, usize, usize)>,
-}
-
 /// The row that the functions are computed for.
 struct CurrentRow<'a> {
     plan: &'a WindowPlan,
     partition: &'a Partition,
-    /// The row's number among all rows.
-    number: usize,
+    /// The values of all rows of the partition, so many of each.
+    rows: &'a [Datum],
+    width: usize,
+    place: Place,
     /// The row's frame: the first row and the one behind the last.
     frame: (usize, usize),
 }
 
 impl CurrentRow<'_> {
-    /// The start of its peer group, the group's number from 1, and its end.
-    fn peers(&self) -> (usize, usize, usize) {
-        self.partition.groups[self.number - self.partition.from]
+    fn row(&self, i: usize) -> &[Datum] {
+        self.rows.get(i * self.width..(i + 1) * self.width).unwrap_or(&[])
     }
     /// Does EXCLUDE leave that row out of the frame? 1: the row itself, 2: its group, 3: its peers.
     fn excludes(&self, other: usize) -> bool {
-        let (start, _, end) = self.peers();
+        if self.plan.exclude == 0 {
+            return false;
+        }
+        let (start, end) = self.partition.group(self.place.group);
         let is_peer = other >= start && other < end;
         match self.plan.exclude {
-            1 => other == self.number,
+            1 => other == self.place.row,
             2 => is_peer,
-            3 => is_peer && other != self.number,
+            3 => is_peer && other != self.place.row,
             _ => false,
         }
     }
-}
-
-/// Finds the frames of a partition's rows.
-struct FrameFinder<'a> {
-    plan: &'a WindowPlan,
-    partition: &'a Partition,
-    /// Values of the ORDER BY expressions of all rows.
-    order: &'a [Datum],
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FrameEnd {
-    /// The frame's first row.
-    Start,
-    /// The row behind its last.
-    End,
-}
-
-/// Aggregate state that grows with a frame whose start stays.
-struct RunningAggregate {
-    acc: Option<Box<dyn Accumulator>>,
-    count: i64,
-    start: usize,
-    end: usize,
-    value: Option<Datum>,
 }
 
 impl WindowState {
@@ -158,7 +191,9 @@ impl WindowState {
             position: 0,
             numbers: RowNumbers::default(),
             most: Vec::new(),
-            looked: Default::default(),
+            rows_before: 0,
+            groups_before: 0,
+            aggregates: Vec::new(),
         }
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
@@ -171,6 +206,8 @@ impl WindowState {
         self.position = 0;
         self.numbers = RowNumbers::default();
         self.most.clear();
+        (self.rows_before, self.groups_before) = (0, 0);
+        self.aggregates.clear();
     }
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -186,22 +223,21 @@ impl WindowState {
         let (width, extra) = (self.width, plan.functions.len());
         while !out.full() {
             if self.next >= self.count {
-                if self.done || !self.next_partition(plan, rt, cx)? {
+                if self.done || !self.next_part(plan, rt, cx)? {
                     break;
                 }
                 continue;
             }
             let i = self.next;
             self.next += 1;
-            let results = &self.results[i * extra..(i + 1) * extra];
-            if !self.is_within(plan, results) {
+            if !self.is_within(plan, &self.results[i * extra..(i + 1) * extra]) {
                 // The functions do not sink again before the partition's end.
                 self.next = self.count;
                 self.done |= plan.partition.is_empty();
                 continue;
             }
-            out.data.extend_from_slice(&self.rows[i * width..(i + 1) * width]);
-            out.data.extend_from_slice(results);
+            move_values(&mut self.rows[i * width..(i + 1) * width], &mut out.data);
+            move_values(&mut self.results[i * extra..(i + 1) * extra], &mut out.data);
             out.end_row();
         }
         Ok(())
@@ -260,7 +296,7 @@ impl WindowState {
                 numbers.rank = numbers.row;
                 numbers.dense_rank += 1;
             }
-            out.data.extend_from_slice(self.unary.buffer.row(at));
+            move_values(values_of(&mut self.unary.buffer, at), &mut out.data);
             for f in &plan.functions {
                 out.data.push(Datum::Int8(match f.function {
                     Some(FunctionKind::Window(WindowFunction::Rank)) => self.numbers.rank,
@@ -280,68 +316,89 @@ impl WindowState {
         Ok(())
     }
 
-    /// Reads the next partition and computes the functions for it; false: there is none.
-    fn next_partition(&mut self, plan: &WindowPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
-        let mut order_keys = Vec::new();
-        let mut key = Vec::new();
+    /// Reads the next partition, or as much of it as can be computed, and computes the functions for it; false: there is
+    /// none.
+    fn next_part(&mut self, plan: &WindowPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let mut part =
+            Partition { rows_before: self.rows_before, groups_before: self.groups_before, ..Partition::default() };
+        let mut order = Vec::new();
+        let is_over = self.read_part(plan, &mut part, &mut order, rt, cx)?;
+        if self.count == 0 {
+            return Ok(false);
+        }
+        self.results.clear();
+        self.results.resize(self.count * plan.functions.len(), Datum::Null);
+        if self.aggregates.is_empty() || part.rows_before == 0 {
+            self.aggregates = plan.functions.iter().map(|f| FrameAggregate::new(plan, f)).collect();
+        }
+        let mut found = FrameFinder::new(plan, &part, &order);
+        self.compute(&mut found, rt, cx)?;
+        if is_over {
+            (self.rows_before, self.groups_before) = (0, 0);
+        } else {
+            self.rows_before += part.rows;
+            self.groups_before += part.bounds.len().saturating_sub(1);
+            self.aggregates.iter_mut().for_each(FrameAggregate::renumber);
+        }
+        Ok(true)
+    }
+
+    /// Reads rows up to the end of the partition (true), or of one of its groups of peers. `order` gets the values of the
+    /// ORDER BY expression where frames are found by them.
+    fn read_part(
+        &mut self,
+        plan: &WindowPlan,
+        part: &mut Partition,
+        order: &mut Vec<Datum>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        let (runs, has_groups) = (runs(plan), needs_groups(plan));
+        let needs_values = frames::frames_need_values(plan);
+        let (mut partitions, mut groups) = (KeyChange::new(&plan.partition), KeyChange::new(&plan.order));
+        let width = self.width;
         self.rows.clear();
         (self.count, self.next) = (0, 0);
-        loop {
+        let is_over = loop {
             if self.position >= self.unary.buffer.rows {
                 self.position = 0;
                 if !self.unary.fill(BATCH_ROWS, rt, cx)? {
                     self.unary.buffer.clear();
                     self.done = true;
-                    break;
+                    break true;
                 }
             }
             let row = self.unary.buffer.row(self.position);
-            if self.count == 0 {
-                key.clear();
-                read_keys(&plan.partition, row, &mut key, rt, cx)?;
-            } else if !plan.partition.is_empty() {
-                let mut own = key.clone();
-                if !read_keys(&plan.partition, row, &mut own, rt, cx)? {
-                    break;
+            let before = self.count.checked_sub(1).map(|at| &self.rows[at * width..(at + 1) * width]);
+            if !plan.partition.is_empty() && !partitions.is_same(before, row, rt, cx)? && before.is_some() {
+                break true;
+            }
+            let is_peer = has_groups && groups.is_same(before, row, rt, cx)?;
+            if !is_peer {
+                if runs && self.count >= BATCH_ROWS {
+                    break false;
+                }
+                if has_groups {
+                    part.bounds.push(self.count);
                 }
             }
-            for k in &plan.order {
-                order_keys.push(k.expr.eval(row, rt, cx)?);
+            if let (true, Some(k)) = (needs_values, plan.order.first()) {
+                order.push(k.expr.eval(row, rt, cx)?);
             }
-            self.rows.extend_from_slice(row);
+            move_values(values_of(&mut self.unary.buffer, self.position), &mut self.rows);
             self.count += 1;
             self.position += 1;
-        }
-        if self.count == 0 {
-            return Ok(false);
-        }
-        let same = |a: usize, b: usize| {
-            let n = plan.order.len();
-            let (a, b) = (&order_keys[a * n..(a + 1) * n], &order_keys[b * n..(b + 1) * n]);
-            compare_keys(&plan.order, a, b) == Ordering::Equal
         };
-        self.results.clear();
-        self.results.resize(self.count * plan.functions.len(), Datum::Null);
-        let mut groups = Vec::with_capacity(self.count);
-        let (mut start, mut number) = (0, 0);
-        while start < self.count {
-            let mut end = start + 1;
-            while end < self.count && same(start, end) {
-                end += 1;
-            }
-            number += 1;
-            groups.extend(std::iter::repeat_n((start, number, end), end - start));
-            start = end;
+        if has_groups {
+            part.bounds.push(self.count);
         }
-        let p = Partition { from: 0, to: self.count, groups };
-        self.partition(&FrameFinder { plan, partition: &p, order: &order_keys }, rt, cx)?;
-        Ok(true)
+        part.rows = self.count;
+        Ok(is_over)
     }
 
     /// Computes the functions for all rows of a partition.
-    fn partition(&mut self, frames: &FrameFinder<'_>, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
-        let (plan, p) = (frames.plan, frames.partition);
-        let extra = plan.functions.len();
+    fn compute(&mut self, frames: &mut FrameFinder<'_>, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let (plan, partition) = (frames.plan, frames.partition);
         let offsets = |b: &CFrameBound, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Datum> {
             match b {
                 CFrameBound::Preceding(e) | CFrameBound::Following(e) => e.eval(&[], rt, cx),
@@ -351,113 +408,39 @@ impl WindowState {
         let (start_offset, end_offset) = (offsets(&plan.start, rt, cx)?, offsets(&plan.end, rt, cx)?);
         check_offset(&plan.start, &start_offset, "starting")?;
         check_offset(&plan.end, &end_offset, "ending")?;
-        let mut running: Vec<RunningAggregate> = plan
-            .functions
-            .iter()
-            .map(|_| RunningAggregate { acc: None, count: 0, start: usize::MAX, end: 0, value: None })
-            .collect();
-        for i in p.from..p.to {
-            if i % 1024 == 0 {
+        let uses_frame = plan.functions.iter().any(uses_frame);
+        let mut results = self.results.iter_mut();
+        let mut place = Place { row: 0, group: 0 };
+        for row in 0..partition.rows {
+            if row % 1024 == 0 {
                 cx.park.checkpoint()?;
             }
-            let mut frame = (i, i);
-            if plan.functions.iter().any(uses_frame) {
-                let start = frames.edge(&plan.start, &start_offset, i, FrameEnd::Start, cx)?;
-                let end = frames.edge(&plan.end, &end_offset, i, FrameEnd::End, cx)?;
+            place.row = row;
+            if row >= partition.group(place.group).1 {
+                place.group += 1;
+            }
+            let mut frame = (row, row);
+            if uses_frame {
+                let start = frames.edge(&plan.start, &start_offset, place, FrameEnd::Start, cx)?;
+                let end = frames.edge(&plan.end, &end_offset, place, FrameEnd::End, cx)?;
                 frame = (start, end.max(start));
             }
-            let current = CurrentRow { plan, partition: p, number: i, frame };
-            for (n, f) in plan.functions.iter().enumerate() {
-                self.results[i * extra + n] = if f.is_aggregate {
-                    self.aggregate(f, &mut running[n], &current, rt, cx)?
-                } else {
-                    self.function(f, &current, rt, cx)?
-                };
+            let current = CurrentRow { plan, partition, rows: &self.rows, width: self.width, place, frame };
+            for ((f, aggregate), result) in plan.functions.iter().zip(&mut self.aggregates).zip(&mut results) {
+                *result =
+                    if f.is_aggregate { aggregate.value(f, &current, rt, cx)? } else { current.function(f, rt, cx)? };
             }
         }
         Ok(())
     }
+}
 
-    fn row(&self, i: usize) -> &[Datum] {
-        self.rows.get(i * self.width..(i + 1) * self.width).unwrap_or(&[])
-    }
-
-    fn aggregate(
-        &self,
-        f: &WindowFn,
-        r: &mut RunningAggregate,
-        current: &CurrentRow<'_>,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<Datum> {
-        let CurrentRow { plan, frame, .. } = *current;
-        if plan.exclude == 0
-            && r.start == frame.0
-            && r.end == frame.1
-            && let Some(v) = &r.value
-        {
-            return Ok(v.clone());
-        }
-        // array_agg gives its state away when it finishes.
-        let grows = plan.exclude == 0 && &*f.name != "array_agg" && r.start == frame.0 && r.end <= frame.1;
-        if !grows {
-            r.acc = if matches!(f.oid, 2803 | 2147) {
-                None
-            } else {
-                let Some(FunctionKind::Aggregate(make)) = f.function else {
-                    return Err(Error::unsupported(format!("aggregate {} is not supported", f.name)));
-                };
-                Some(make(&f.arg_types))
-            };
-            r.count = 0;
-            r.start = frame.0;
-            r.end = frame.0;
-        }
-        let mut args = Vec::new();
-        for j in r.end..frame.1 {
-            self.looked.set(self.looked.get() + 1);
-            if self.looked.get() >= BATCH_ROWS {
-                self.looked.set(0);
-                cx.park.checkpoint()?;
-            }
-            if current.excludes(j) {
-                continue;
-            }
-            let row = self.row(j);
-            if let Some(c) = &f.filter
-                && !c.is_true(row, rt, cx)?
-            {
-                continue;
-            }
-            args.clear();
-            for a in &f.args {
-                args.push(a.eval(row, rt, cx)?);
-            }
-            match &mut r.acc {
-                Some(acc) => acc.add(&args, &cx.eval)?,
-                None => r.count += i64::from(f.star || args.first().is_some_and(|d| !d.is_null())),
-            }
-        }
-        r.end = frame.1;
-        let v = match &mut r.acc {
-            Some(acc) => acc.finish(&cx.eval)?,
-            None => Datum::Int8(r.count),
-        };
-        r.value = Some(v.clone());
-        Ok(v)
-    }
-
-    fn function(
-        &self,
-        f: &WindowFn,
-        current: &CurrentRow<'_>,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<Datum> {
-        let CurrentRow { plan, partition: p, number: i, frame } = *current;
-        let total = p.to - p.from;
-        let (peer_start, group, peer_end) = current.peers();
-        let rank = peer_start - p.from;
+impl CurrentRow<'_> {
+    /// The value of a function that is no aggregate.
+    fn function(&self, f: &WindowFn, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
+        let CurrentRow { plan, partition: p, place: Place { row: i, group }, frame, .. } = *self;
+        let total = p.rows;
+        let (rank, peer_end) = p.group(group);
         let arg = |n: usize, at: usize, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Datum> {
             match f.args.get(n) {
                 Some(e) => e.eval(self.row(at), rt, cx),
@@ -469,11 +452,11 @@ impl WindowState {
         };
         use WindowFunction as W;
         Ok(match function {
-            W::RowNumber => Datum::Int8((i - p.from + 1) as i64),
-            W::Rank => Datum::Int8(rank as i64 + 1),
-            W::DenseRank => Datum::Int8(group as i64),
+            W::RowNumber => Datum::Int8((p.rows_before + i + 1) as i64),
+            W::Rank => Datum::Int8((p.rows_before + rank + 1) as i64),
+            W::DenseRank => Datum::Int8((p.groups_before + group + 1) as i64),
             W::PercentRank => Datum::Float8(if total <= 1 { 0.0 } else { rank as f64 / (total - 1) as f64 }),
-            W::CumeDist => Datum::Float8((peer_end - p.from) as f64 / total as f64),
+            W::CumeDist => Datum::Float8(peer_end as f64 / total as f64),
             W::Ntile => {
                 let Datum::Int4(buckets) = arg(0, i, rt, cx)? else { return Ok(Datum::Null) };
                 if buckets <= 0 {
@@ -482,7 +465,7 @@ impl WindowState {
                         "argument of ntile must be greater than zero",
                     ));
                 }
-                let (buckets, at) = (buckets as usize, i - p.from);
+                let (buckets, at) = (buckets as usize, i);
                 let (small, rest) = (total / buckets, total % buckets);
                 let wide = rest * (small + 1);
                 let n = if at < wide { at / (small + 1) } else { rest + (at - wide) / small.max(1) };
@@ -504,10 +487,10 @@ impl WindowState {
                     1
                 };
                 let at = i as i64 + if lag { -offset } else { offset };
-                if at >= p.from as i64 && at < p.to as i64 { arg(0, at as usize, rt, cx)? } else { arg(2, i, rt, cx)? }
+                if at >= 0 && at < total as i64 { arg(0, at as usize, rt, cx)? } else { arg(2, i, rt, cx)? }
             }
             W::FirstValue | W::LastValue | W::NthValue => {
-                let mut list = (frame.0..frame.1).filter(|j| !current.excludes(*j));
+                let mut list = (frame.0..frame.1).filter(|j| !self.excludes(*j));
                 let at = match function {
                     W::FirstValue => list.next(),
                     W::LastValue => list.next_back(),
@@ -538,128 +521,13 @@ fn uses_frame(f: &WindowFn) -> bool {
     f.is_aggregate || matches!(f.function, Some(FunctionKind::Window(function)) if function.uses_frame())
 }
 
-fn check_offset(b: &CFrameBound, d: &Datum, which: &str) -> Result<()> {
-    if !matches!(b, CFrameBound::Preceding(_) | CFrameBound::Following(_)) {
-        return Ok(());
-    }
-    if d.is_null() {
-        return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("frame {which} offset must not be null")));
-    }
-    if matches!(d, Datum::Int8(n) if *n < 0) || matches!(d, Datum::Int4(n) if *n < 0) {
-        return Err(Error::new(
-            kilndb_base::SqlState::new("22013"),
-            format!("frame {which} offset must not be negative"),
-        ));
-    }
-    Ok(())
+/// The values of a row of a batch.
+fn values_of(batch: &mut Batch, at: usize) -> &mut [Datum] {
+    let width = batch.width;
+    batch.data.get_mut(at * width..(at + 1) * width).unwrap_or(&mut [])
 }
 
-impl FrameFinder<'_> {
-    /// The first row of the frame of row `i`, or the row behind its last.
-    fn edge(&self, b: &CFrameBound, offset: &Datum, i: usize, which: FrameEnd, cx: &ExecContext<'_>) -> Result<usize> {
-        let (plan, p) = (self.plan, self.partition);
-        let (peer_start, group, peer_end) = p.groups[i - p.from];
-        let n = match offset {
-            Datum::Int8(n) => *n,
-            _ => 0,
-        };
-        let following = matches!(b, CFrameBound::Following(_));
-        Ok(match b {
-            CFrameBound::UnboundedPreceding => p.from,
-            CFrameBound::UnboundedFollowing => p.to,
-            CFrameBound::CurrentRow => match (plan.mode, which) {
-                (FrameMode::Rows, FrameEnd::Start) => i,
-                (FrameMode::Rows, FrameEnd::End) => i + 1,
-                (_, FrameEnd::Start) => peer_start,
-                (_, FrameEnd::End) => peer_end,
-            },
-            CFrameBound::Preceding(_) | CFrameBound::Following(_) => match plan.mode {
-                FrameMode::Rows => {
-                    let n = if following { n } else { -n };
-                    let at = (i as i64).saturating_add(n).saturating_add(i64::from(which == FrameEnd::End));
-                    at.clamp(p.from as i64, p.to as i64) as usize
-                }
-                FrameMode::Groups => {
-                    let wanted = (group as i64).saturating_add(if following { n } else { -n });
-                    let number = |g: &(usize, usize, usize)| g.1 as i64;
-                    if which == FrameEnd::Start {
-                        let at = p.groups.partition_point(|g| number(g) < wanted);
-                        p.groups.get(at).map_or(p.to, |g| g.0)
-                    } else {
-                        let behind = p.groups.partition_point(|g| number(g) <= wanted);
-                        p.groups[..behind].last().map_or(p.from, |g| g.2)
-                    }
-                }
-                FrameMode::Range => self.range_edge(offset, i, which, following, cx)?,
-            },
-        })
-    }
-
-    /// The edge of a RANGE frame whose bound is so far from row `i`, in the order or against it.
-    fn range_edge(
-        &self,
-        offset: &Datum,
-        i: usize,
-        which: FrameEnd,
-        following: bool,
-        cx: &ExecContext<'_>,
-    ) -> Result<usize> {
-        let (plan, p, order) = (self.plan, self.partition, self.order);
-        let Some(k) = plan.order.first() else { return Ok(p.to) };
-        let (peer_start, _, peer_end) = p.groups[i - p.from];
-        if order[i].is_null() {
-            return Ok(if which == FrameEnd::Start { peer_start } else { peer_end });
-        }
-        let up = following != k.descending;
-        let f = if up { plan.range_plus } else { plan.range_minus };
-        let Some(f) = f else {
-            return Err(Error::unsupported(
-                "RANGE with offset PRECEDING/FOLLOWING is not supported for this column type",
-            ));
-        };
-        let limit = f(&cx.eval, &[order[i].clone(), offset.clone()])?;
-        // A date plus an interval is a timestamp, so dates are compared as timestamps.
-        let is_date = matches!(limit, Datum::Timestamp(_)) && k.ty == oids::DATE;
-        let compared_type = if is_date { oids::TIMESTAMP } else { k.ty };
-        let side = |j: usize| {
-            let o = match &order[j] {
-                Datum::Date(days) if is_date => key::compare(compared_type, &Datum::Timestamp(midnight(*days)), &limit),
-                known => key::compare(compared_type, known, &limit),
-            };
-            if k.descending { o.reverse() } else { o }
-        };
-        // Rows are in order, nulls together at one end.
-        let known = &order[p.from..p.to];
-        let first =
-            p.from + if known.first().is_some_and(Datum::is_null) { known.partition_point(Datum::is_null) } else { 0 };
-        let known = &order[first..p.to];
-        let end = first
-            + if known.last().is_some_and(Datum::is_null) {
-                known.partition_point(|d| !d.is_null())
-            } else {
-                known.len()
-            };
-        let split = |test: &dyn Fn(Ordering) -> bool| {
-            let (mut low, mut high) = (first, end);
-            while low < high {
-                let middle = low + (high - low) / 2;
-                if test(side(middle)) { low = middle + 1 } else { high = middle }
-            }
-            low
-        };
-        Ok(if which == FrameEnd::Start {
-            Some(split(&|o| o == Ordering::Less)).filter(|at| *at < end).unwrap_or(p.to)
-        } else {
-            Some(split(&|o| o != Ordering::Greater)).filter(|at| *at > first).unwrap_or(p.from)
-        })
-    }
-}
-
-/// Microseconds of a date's beginning; the infinities stay what they are.
-fn midnight(days: i32) -> i64 {
-    match days {
-        i32::MIN => i64::MIN,
-        i32::MAX => i64::MAX,
-        days => i64::from(days) * 86_400_000_000,
-    }
+/// Nobody looks at the row again, so its values need not be copied.
+fn move_values(row: &mut [Datum], to: &mut Vec<Datum>) {
+    to.extend(row.iter_mut().map(std::mem::take));
 }

@@ -279,6 +279,8 @@ pub struct WindowFn {
     pub is_aggregate: bool,
     pub filter: Option<CExpr>,
     pub star: bool,
+    /// Arguments and FILTER may give other values when they are evaluated again: rows cannot be taken out of the aggregate.
+    pub varies: bool,
 }
 pub enum CFrameBound {
     UnboundedPreceding,

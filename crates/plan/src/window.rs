@@ -70,6 +70,7 @@ impl Planner<'_> {
                         None => None,
                     },
                     star: call.star,
+                    varies: call.args.iter().chain(call.filter.as_deref()).any(|e| e.is_volatile() || e.has_sublink()),
                 });
             }
             let bound = |b: &FrameBound| -> Result<CFrameBound> {

@@ -4,15 +4,21 @@
 //! 1. NULL arguments come in and are skipped here where SQL says so.
 //! 2. Integers are summed exactly (i128), numerics as numerics, floats as PostgreSQL does (Youngs-Cramer).
 
+use self::numeric::numerics;
+use self::regression::{Regr, regression};
 use crate::citext::CITEXT;
 use crate::functions::get;
 use crate::functions::limits;
-use crate::numeric::{Numeric, ShortNumeric};
+use crate::numeric::Numeric;
 use crate::vector::{Rows, Vector, VectorValues};
 use crate::{Array, Datum, EvalContext, Interval, key, oids::*};
 use kilndb_base::{Error, Oid, Result, shared, sqlstate};
 use std::cmp::Ordering;
 use std::sync::Arc;
+
+mod moving;
+mod numeric;
+mod regression;
 
 /// Defines aggregates: `fn name(types; oids) = accumulator;`. `scripts/function-table.py` reads the OIDs.
 macro_rules! aggregates {
@@ -29,6 +35,16 @@ pub trait Accumulator: Send {
     /// Takes in the arguments of one row; NULLs are passed through.
     fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()>;
     fn finish(&mut self, ctx: &EvalContext) -> Result<Datum>;
+    /// Takes a row out again that came through [`Accumulator::add`]: afterwards it is as if it had never come. Rows leave
+    /// in the order in which they came. False: it cannot, and must be made anew from the rows that stay.
+    fn remove(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<bool> {
+        let _ = (args, ctx);
+        Ok(false)
+    }
+    /// An empty one of its kind that rows can be taken out of, if it must keep more for that. None: there is no other one.
+    fn for_moving_frames(&self) -> Option<Box<dyn Accumulator>> {
+        None
+    }
     /// Takes in the arguments of rows one after the other.
     fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
         self.add_each(rows, args, ctx)
@@ -107,6 +123,12 @@ impl Accumulator for CountAccumulator {
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         Ok(Datum::Int8(self.rows))
     }
+    fn remove(&mut self, args: &[Datum], _: &EvalContext) -> Result<bool> {
+        if self.star || !first(args).is_null() {
+            self.rows -= 1;
+        }
+        Ok(true)
+    }
     fn add_rows(&mut self, count: u64) -> bool {
         if self.star {
             self.rows += count as i64;
@@ -145,19 +167,31 @@ struct IntegerSums {
     sum: i128,
     squares: i128,
 }
+fn whole(d: &Datum) -> Result<Option<i128>> {
+    Ok(match d {
+        Datum::Null => None,
+        Datum::Int4(v) => Some(i128::from(*v)),
+        d => Some(i128::from(get::int8(d)?)),
+    })
+}
 impl Accumulator for IntegerSums {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
-        let v = match first(args) {
-            Datum::Null => return Ok(()),
-            Datum::Int4(v) => i128::from(*v),
-            d => i128::from(get::int8(d)?),
-        };
+        let Some(v) = whole(first(args))? else { return Ok(()) };
         self.count += 1;
         self.sum += v;
         if self.want.squares() {
             self.squares = self.squares.checked_add(v * v).ok_or_else(overflow)?;
         }
         Ok(())
+    }
+    fn remove(&mut self, args: &[Datum], _: &EvalContext) -> Result<bool> {
+        let Some(v) = whole(first(args))? else { return Ok(true) };
+        self.count -= 1;
+        self.sum -= v;
+        if self.want.squares() {
+            self.squares -= v * v;
+        }
+        Ok(true)
     }
     fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
         let [arg] = args else { return self.add_each(rows, args, ctx) };
@@ -204,146 +238,6 @@ fn sum_of_words(rows: Rows<'_>, arg: &Vector, words: &[i64]) -> (i128, i64) {
         count = rows.len() as i64;
     }
     (sum, count)
-}
-/// A sum of short numbers in one integer, which is handed on when it gets too large.
-#[derive(Clone, Copy, Default)]
-struct ShortSum {
-    value: i128,
-    decimals: u8,
-}
-impl ShortSum {
-    fn total(self) -> Numeric {
-        Numeric::from_scaled(self.value, i32::from(self.decimals))
-    }
-    /// Adds `value / 10^decimals`. False: the sum would be too large, and is as it was.
-    #[inline]
-    fn add(&mut self, value: i128, decimals: u8) -> bool {
-        if decimals == self.decimals {
-            let Some(sum) = self.value.checked_add(value) else { return false };
-            self.value = sum;
-            return true;
-        }
-        self.add_rescaled(value, decimals).is_some()
-    }
-    fn add_rescaled(&mut self, value: i128, decimals: u8) -> Option<()> {
-        let scaled = |value: i128, from: u8, to: u8| value.checked_mul(10i128.checked_pow(u32::from(to - from))?);
-        let most = self.decimals.max(decimals);
-        let sum = scaled(self.value, self.decimals, most)?.checked_add(scaled(value, decimals, most)?)?;
-        *self = ShortSum { value: sum, decimals: most };
-        Some(())
-    }
-}
-/// sum, avg and the variance family over numeric.
-struct NumericSums {
-    want: SumResult,
-    count: i64,
-    nan: i64,
-    pos_inf: i64,
-    neg_inf: i64,
-    sum: Numeric,
-    squares: Numeric,
-    /// What of the sums has not been added to them yet.
-    short_sum: ShortSum,
-    short_squares: ShortSum,
-}
-impl NumericSums {
-    fn add_to_sum(&mut self, value: i128, decimals: u8) {
-        if !self.short_sum.add(value, decimals) {
-            self.sum = self.sum.add(&self.short_sum.total());
-            self.short_sum = ShortSum { value, decimals };
-        }
-    }
-    #[inline]
-    fn add_short(&mut self, number: ShortNumeric) {
-        let (value, decimals) = (i128::from(number.value()), number.decimals());
-        self.add_to_sum(value, decimals);
-        if self.want.squares() && !self.short_squares.add(value * value, 2 * decimals) {
-            self.squares = self.squares.add(&self.short_squares.total());
-            self.short_squares = ShortSum { value: value * value, decimals: 2 * decimals };
-        }
-    }
-    fn totals(&self) -> (Numeric, Numeric) {
-        (self.sum.add(&self.short_sum.total()), self.squares.add(&self.short_squares.total()))
-    }
-}
-impl Accumulator for NumericSums {
-    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
-        let d = first(args);
-        if d.is_null() {
-            return Ok(());
-        }
-        let v = get::numeric(d)?;
-        self.count += 1;
-        if let Numeric::Short(number) = v {
-            self.add_short(*number);
-        } else if v.is_nan() {
-            self.nan += 1;
-        } else if v.is_inf() {
-            if v.signum() > 0 { self.pos_inf += 1 } else { self.neg_inf += 1 }
-        } else {
-            self.sum = self.sum.add(v);
-            if self.want.squares() {
-                self.squares = self.squares.add(&v.mul(v));
-            }
-        }
-        Ok(())
-    }
-    fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
-        let [arg] = args else { return self.add_each(rows, args, ctx) };
-        let (VectorValues::Decimals(decimals, words), false) = (&arg.values, self.want.squares()) else {
-            return self.add_each(rows, args, ctx);
-        };
-        let (sum, count) = sum_of_words(rows, arg, words);
-        self.add_to_sum(sum, *decimals);
-        self.count += count;
-        Ok(())
-    }
-    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        if self.count == 0 {
-            return Ok(Datum::Null);
-        }
-        let special = if self.nan > 0 || (self.pos_inf > 0 && self.neg_inf > 0) {
-            Some(Numeric::nan())
-        } else if self.pos_inf > 0 {
-            Some(Numeric::infinity())
-        } else if self.neg_inf > 0 {
-            Some(Numeric::neg_infinity())
-        } else {
-            None
-        };
-        if let Some(v) = special {
-            if self.want.squares() {
-                let null = self.want.sample() && self.count <= 1;
-                return Ok(if null { Datum::Null } else { numeric(Numeric::nan()) });
-            }
-            return Ok(numeric(v));
-        }
-        let (sum, squares) = self.totals();
-        moments(self.want, self.count, sum, &squares)
-    }
-    fn partial(&self) -> Option<PartialAggregate> {
-        let (sum, squares) = self.totals();
-        Some(PartialAggregate::Numerics {
-            count: self.count,
-            nan: self.nan,
-            pos_inf: self.pos_inf,
-            neg_inf: self.neg_inf,
-            sum,
-            squares,
-        })
-    }
-    fn absorb(&mut self, other: PartialAggregate, _: &EvalContext) -> Result<()> {
-        let PartialAggregate::Numerics { count, nan, pos_inf, neg_inf, sum, squares } = other else {
-            return Err(mixed());
-        };
-        self.count += count;
-        self.nan += nan;
-        self.pos_inf += pos_inf;
-        self.neg_inf += neg_inf;
-        self.sum = self.sum.add(&sum);
-        self.squares = self.squares.add(&squares);
-        Ok(())
-    }
 }
 fn numeric(v: Numeric) -> Datum {
     Datum::Numeric(v)
@@ -449,29 +343,39 @@ struct IntervalSums {
     months: i64,
     days: i64,
     micros: i128,
-    pos_inf: bool,
-    neg_inf: bool,
+    pos_inf: i64,
+    neg_inf: i64,
 }
-impl Accumulator for IntervalSums {
-    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+impl IntervalSums {
+    /// Takes a value in, or (`sign` -1) out.
+    fn count_in(&mut self, args: &[Datum], sign: i64) -> Result<()> {
         let d = first(args);
         if d.is_null() {
             return Ok(());
         }
         let v = get::interval(d)?;
-        self.count += 1;
+        self.count += sign;
         if v.is_infinite() {
             if v.months > 0 {
-                self.pos_inf = true
+                self.pos_inf += sign
             } else {
-                self.neg_inf = true
+                self.neg_inf += sign
             }
             return Ok(());
         }
-        self.months += i64::from(v.months);
-        self.days += i64::from(v.days);
-        self.micros += i128::from(v.micros);
+        self.months += sign * i64::from(v.months);
+        self.days += sign * i64::from(v.days);
+        self.micros += i128::from(sign) * i128::from(v.micros);
         Ok(())
+    }
+}
+impl Accumulator for IntervalSums {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        self.count_in(args, 1)
+    }
+    fn remove(&mut self, args: &[Datum], _: &EvalContext) -> Result<bool> {
+        self.count_in(args, -1)?;
+        Ok(true)
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         use crate::datetime::interval::{INFINITY, NEG_INFINITY};
@@ -479,11 +383,12 @@ impl Accumulator for IntervalSums {
         if self.count == 0 {
             return Ok(Datum::Null);
         }
-        if self.pos_inf || self.neg_inf {
-            if self.pos_inf && self.neg_inf {
+        let (pos_inf, neg_inf) = (self.pos_inf > 0, self.neg_inf > 0);
+        if pos_inf || neg_inf {
+            if pos_inf && neg_inf {
                 return Err(range());
             }
-            return Ok(Datum::Interval(Arc::new(if self.pos_inf { INFINITY } else { NEG_INFINITY })));
+            return Ok(Datum::Interval(Arc::new(if pos_inf { INFINITY } else { NEG_INFINITY })));
         }
         let sum = Interval {
             months: i32::try_from(self.months).map_err(|_| range())?,
@@ -534,6 +439,9 @@ impl Accumulator for ExtremeAccumulator {
         let PartialAggregate::Value(value) = other else { return Err(mixed()) };
         self.add(&[value], ctx)
     }
+    fn for_moving_frames(&self) -> Option<Box<dyn Accumulator>> {
+        Some(moving::extreme(self.keep, self.type_oid))
+    }
 }
 impl ExtremeAccumulator {
     /// The row that is kept of all that are not NULL.
@@ -553,7 +461,7 @@ enum BitOperation {
     Or,
     Xor,
 }
-/// bool_and, bool_or, bit_and, bit_or, bit_xor.
+/// bit_and, bit_or, bit_xor.
 struct BitAccumulator {
     op: BitOperation,
     value: Datum,
@@ -573,7 +481,6 @@ impl Accumulator for BitAccumulator {
         self.value = match (&self.value, v) {
             (_, Datum::Null) => return Ok(()),
             (Datum::Null, v) => v.clone(),
-            (Datum::Bool(a), Datum::Bool(b)) => Datum::Bool(self.fold(i64::from(*a), i64::from(*b)) != 0),
             (Datum::Int2(a), Datum::Int2(b)) => Datum::Int2(self.fold(i64::from(*a), i64::from(*b)) as i16),
             (Datum::Int4(a), Datum::Int4(b)) => Datum::Int4(self.fold(i64::from(*a), i64::from(*b)) as i32),
             (Datum::Int8(a), Datum::Int8(b)) => Datum::Int8(self.fold(*a, *b)),
@@ -693,128 +600,14 @@ impl Accumulator for ArrayAgg {
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Regr {
-    Count,
-    Sxx,
-    Syy,
-    Sxy,
-    AvgX,
-    AvgY,
-    R2,
-    Slope,
-    Intercept,
-    CovarPop,
-    CovarSamp,
-    Corr,
-}
-/// Two-argument statistics: (Y, X).
-struct Regression {
-    want: Regr,
-    n: f64,
-    sx: f64,
-    sxx: f64,
-    sy: f64,
-    syy: f64,
-    sxy: f64,
-}
-impl Accumulator for Regression {
-    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
-        let (Some(y), Some(x)) = (args.first(), args.get(1)) else { return Ok(()) };
-        if x.is_null() || y.is_null() {
-            return Ok(());
-        }
-        let (y, x) = (get::float8(y)?, get::float8(x)?);
-        let before = self.n;
-        self.n += 1.0;
-        let (old_sx, old_sy) = (self.sx, self.sy);
-        self.sx += x;
-        self.sy += y;
-        if before > 0.0 {
-            let tx = x * self.n - self.sx;
-            let ty = y * self.n - self.sy;
-            let scale = 1.0 / (self.n * before);
-            self.sxx += tx * tx * scale;
-            self.syy += ty * ty * scale;
-            self.sxy += tx * ty * scale;
-            let inf = [self.sx, self.sxx, self.sy, self.syy, self.sxy].iter().any(|v| v.is_infinite());
-            if inf {
-                let given = |old: f64, v: f64| old.is_infinite() || v.is_infinite();
-                if (self.sx.is_infinite() || self.sxx.is_infinite()) && !given(old_sx, x)
-                    || (self.sy.is_infinite() || self.syy.is_infinite()) && !given(old_sy, y)
-                    || self.sxy.is_infinite() && !given(old_sx, x) && !given(old_sy, y)
-                {
-                    return Err(overflow());
-                }
-                if self.sxx.is_infinite() {
-                    self.sxx = f64::NAN;
-                }
-                if self.syy.is_infinite() {
-                    self.syy = f64::NAN;
-                }
-                if self.sxy.is_infinite() {
-                    self.sxy = f64::NAN;
-                }
-            }
-        } else {
-            if !x.is_finite() {
-                self.sxx = f64::NAN;
-                self.sxy = f64::NAN;
-            }
-            if !y.is_finite() {
-                self.syy = f64::NAN;
-                self.sxy = f64::NAN;
-            }
-        }
-        Ok(())
-    }
-    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        let n = self.n;
-        if self.want == Regr::Count {
-            return Ok(Datum::Int8(n as i64));
-        }
-        if n < 1.0 || (self.want == Regr::CovarSamp && n < 2.0) {
-            return Ok(Datum::Null);
-        }
-        let v = match self.want {
-            Regr::Sxx => self.sxx,
-            Regr::Syy => self.syy,
-            Regr::Sxy => self.sxy,
-            Regr::AvgX => self.sx / n,
-            Regr::AvgY => self.sy / n,
-            Regr::CovarPop => self.sxy / n,
-            Regr::CovarSamp => self.sxy / (n - 1.0),
-            Regr::Corr => {
-                if self.sxx == 0.0 || self.syy == 0.0 {
-                    return Ok(Datum::Null);
-                }
-                self.sxy / (self.sxx * self.syy).sqrt()
-            }
-            Regr::R2 | Regr::Slope | Regr::Intercept if self.sxx == 0.0 => return Ok(Datum::Null),
-            Regr::R2 if self.syy == 0.0 => 1.0,
-            Regr::R2 => self.sxy * self.sxy / (self.sxx * self.syy),
-            Regr::Slope => self.sxy / self.sxx,
-            Regr::Intercept => (self.sy - self.sx * self.sxy / self.sxx) / n,
-            Regr::Count => n,
-        };
-        Ok(Datum::Float8(v))
-    }
-}
-
 fn integers(want: SumResult, small: bool) -> Box<dyn Accumulator> {
     Box::new(IntegerSums { want, small, count: 0, sum: 0, squares: 0 })
-}
-fn numerics(want: SumResult) -> Box<dyn Accumulator> {
-    let zero = || Numeric::zero(0);
-    let (sum, squares) = (zero(), zero());
-    let (short_sum, short_squares) = Default::default();
-    Box::new(NumericSums { want, count: 0, nan: 0, pos_inf: 0, neg_inf: 0, sum, squares, short_sum, short_squares })
 }
 fn floats(want: SumResult, single: bool) -> Box<dyn Accumulator> {
     Box::new(FloatSums { want, single, n: 0.0, sx: 0.0, sxx: 0.0, sum4: 0.0 })
 }
 fn intervals(avg: bool) -> Box<dyn Accumulator> {
-    Box::new(IntervalSums { avg, count: 0, months: 0, days: 0, micros: 0, pos_inf: false, neg_inf: false })
+    Box::new(IntervalSums { avg, count: 0, months: 0, days: 0, micros: 0, pos_inf: 0, neg_inf: 0 })
 }
 fn pick(keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
     Box::new(ExtremeAccumulator { keep, type_oid: 0, value: Datum::Null })
@@ -825,10 +618,6 @@ fn pick_of(type_oid: Oid, keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
 fn bits(op: BitOperation) -> Box<dyn Accumulator> {
     Box::new(BitAccumulator { op, value: Datum::Null })
 }
-fn regression(want: Regr) -> Box<dyn Accumulator> {
-    Box::new(Regression { want, n: 0.0, sx: 0.0, sxx: 0.0, sy: 0.0, syy: 0.0, sxy: 0.0 })
-}
-
 /// Makes what gathers one group's rows; it is told the types of the aggregate's arguments.
 pub type AggregateFn = fn(&[Oid]) -> Box<dyn Accumulator>;
 
@@ -870,8 +659,10 @@ aggregates! {
     fn max_citext(_types; 15818) = pick_of(CITEXT, |o| o != Ordering::Less);
     fn min_citext(_types; 15817) = pick_of(CITEXT, |o| o != Ordering::Greater);
     fn any_value(_types; 6291) = pick(|_| false);
-    fn bit_and(_types; 2517, 2519, 2236, 2238, 2240, 2242) = bits(BitOperation::And);
-    fn bit_or(_types; 2518, 2237, 2239, 2241, 2243) = bits(BitOperation::Or);
+    fn bool_and(_types; 2517, 2519) = moving::bools(false);
+    fn bool_or(_types; 2518) = moving::bools(true);
+    fn bit_and(_types; 2236, 2238, 2240, 2242) = bits(BitOperation::And);
+    fn bit_or(_types; 2237, 2239, 2241, 2243) = bits(BitOperation::Or);
     fn bit_xor(_types; 6164, 6165, 6166, 6167) = bits(BitOperation::Xor);
     fn string_agg(_types; 3538, 3545) = Box::new(StringAgg::default());
     fn array_agg(types;

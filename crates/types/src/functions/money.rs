@@ -274,17 +274,27 @@ scalars! {
 }
 
 #[derive(Default)]
-struct MoneySum(Option<i64>);
+struct MoneySum {
+    count: i64,
+    sum: i64,
+}
 impl Accumulator for MoneySum {
     fn add(&mut self, args: &[Datum], _: &EvalContext<'_>) -> Result<()> {
         if let Some(value) = args.first().filter(|v| !v.is_null()) {
-            let sum = self.0.unwrap_or(0).checked_add(amount(value)?);
-            self.0 = Some(sum.ok_or_else(out_of_range)?);
+            self.sum = self.sum.checked_add(amount(value)?).ok_or_else(out_of_range)?;
+            self.count += 1;
         }
         Ok(())
     }
+    fn remove(&mut self, args: &[Datum], _: &EvalContext<'_>) -> Result<bool> {
+        let Some(value) = args.first().filter(|v| !v.is_null()) else { return Ok(true) };
+        let Some(sum) = self.sum.checked_sub(amount(value)?) else { return Ok(false) };
+        self.sum = sum;
+        self.count -= 1;
+        Ok(true)
+    }
     fn finish(&mut self, _: &EvalContext<'_>) -> Result<Datum> {
-        Ok(self.0.map_or(Datum::Null, datum))
+        Ok(if self.count == 0 { Datum::Null } else { datum(self.sum) })
     }
 }
 aggregates! {

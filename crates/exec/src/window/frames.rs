@@ -1,0 +1,235 @@
+//! The frames of a partition's rows.
+
+use crate::context::ExecContext;
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_bind::ir::FrameMode;
+use kilndb_plan::{CFrameBound, SortSpec, WindowPlan};
+use kilndb_types::{Datum, key, oids};
+use std::cmp::Ordering;
+
+/// A partition, or groups of peers of one that follow each other.
+#[derive(Default)]
+pub(super) struct Partition {
+    pub rows: usize,
+    /// Where each group of peers starts, and the end of the last one. Empty: nothing asks for groups.
+    pub bounds: Vec<usize>,
+    /// How many rows and groups of the partition came before.
+    pub rows_before: usize,
+    pub groups_before: usize,
+}
+
+impl Partition {
+    /// The rows of a group: the first one and the one behind the last.
+    pub fn group(&self, number: usize) -> (usize, usize) {
+        let bound = |at: usize| self.bounds.get(at).copied().unwrap_or(self.rows);
+        (bound(number), bound(number + 1))
+    }
+}
+
+/// Do the groups of peers make a difference to the frames?
+pub(super) fn frames_need_groups(plan: &WindowPlan) -> bool {
+    let is_unbounded = |b: &CFrameBound| matches!(b, CFrameBound::UnboundedPreceding | CFrameBound::UnboundedFollowing);
+    plan.exclude != 0 || plan.mode != FrameMode::Rows && !(is_unbounded(&plan.start) && is_unbounded(&plan.end))
+}
+
+pub(super) fn has_offset(b: &CFrameBound) -> bool {
+    matches!(b, CFrameBound::Preceding(_) | CFrameBound::Following(_))
+}
+
+/// Are frames found by the values of the ORDER BY expression?
+pub(super) fn frames_need_values(plan: &WindowPlan) -> bool {
+    plan.mode == FrameMode::Range && (has_offset(&plan.start) || has_offset(&plan.end))
+}
+
+pub(super) fn check_offset(b: &CFrameBound, d: &Datum, which: &str) -> Result<()> {
+    if !has_offset(b) {
+        return Ok(());
+    }
+    if d.is_null() {
+        return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("frame {which} offset must not be null")));
+    }
+    if matches!(d, Datum::Int8(n) if *n < 0) || matches!(d, Datum::Int4(n) if *n < 0) {
+        return Err(Error::new(
+            kilndb_base::SqlState::new("22013"),
+            format!("frame {which} offset must not be negative"),
+        ));
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FrameEnd {
+    /// The frame's first row.
+    Start,
+    /// The row behind its last.
+    End,
+}
+
+/// A row and the number of its group of peers.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub row: usize,
+    pub group: usize,
+}
+
+/// Finds the frames of a partition's rows.
+pub(super) struct FrameFinder<'a> {
+    pub plan: &'a WindowPlan,
+    pub partition: &'a Partition,
+    /// Values of the ORDER BY expression of all rows, where they are needed.
+    order: &'a [Datum],
+    /// The rows whose values are not NULL: nulls are together at one end.
+    known: (usize, usize),
+    /// Where the last RANGE frame started and ended: the next one's edges are mostly near.
+    near: [usize; 2],
+}
+
+impl<'a> FrameFinder<'a> {
+    pub fn new(plan: &'a WindowPlan, partition: &'a Partition, order: &'a [Datum]) -> FrameFinder<'a> {
+        let nulls = |at_start: bool| match at_start {
+            true => order.partition_point(Datum::is_null),
+            false => order.partition_point(|d| !d.is_null()),
+        };
+        let from = if order.first().is_some_and(Datum::is_null) { nulls(true) } else { 0 };
+        let to = if from == 0 && order.last().is_some_and(Datum::is_null) { nulls(false) } else { order.len() };
+        FrameFinder { plan, partition, order, known: (from, to), near: [from; 2] }
+    }
+
+    /// The first row of the frame of a row, or the row behind its last.
+    pub fn edge(
+        &mut self,
+        b: &CFrameBound,
+        offset: &Datum,
+        place: Place,
+        which: FrameEnd,
+        cx: &ExecContext<'_>,
+    ) -> Result<usize> {
+        let (plan, p, i) = (self.plan, self.partition, place.row);
+        let n = match offset {
+            Datum::Int8(n) => *n,
+            _ => 0,
+        };
+        let following = matches!(b, CFrameBound::Following(_));
+        let n = if following { n } else { -n };
+        Ok(match (b, plan.mode) {
+            (CFrameBound::UnboundedPreceding, _) => 0,
+            (CFrameBound::UnboundedFollowing, _) => p.rows,
+            (CFrameBound::CurrentRow, FrameMode::Rows) => i + usize::from(which == FrameEnd::End),
+            (CFrameBound::CurrentRow, _) => self.edge_of_peers(place, which),
+            (_, FrameMode::Rows) => {
+                let at = (i as i64).saturating_add(n).saturating_add(i64::from(which == FrameEnd::End));
+                at.clamp(0, p.rows as i64) as usize
+            }
+            (_, FrameMode::Groups) => {
+                let wanted = (place.group as i64).saturating_add(n).saturating_add(i64::from(which == FrameEnd::End));
+                p.group(usize::try_from(wanted).unwrap_or(0)).0
+            }
+            (_, FrameMode::Range) => self.range_edge(offset, place, which, following, cx)?,
+        })
+    }
+
+    fn edge_of_peers(&self, place: Place, which: FrameEnd) -> usize {
+        let (start, end) = self.partition.group(place.group);
+        if which == FrameEnd::Start { start } else { end }
+    }
+
+    /// The edge of a RANGE frame whose bound is so far from a row, in the order or against it.
+    fn range_edge(
+        &mut self,
+        offset: &Datum,
+        place: Place,
+        which: FrameEnd,
+        following: bool,
+        cx: &ExecContext<'_>,
+    ) -> Result<usize> {
+        let (plan, order) = (self.plan, self.order);
+        let Some(k) = plan.order.first() else { return Ok(self.partition.rows) };
+        if order[place.row].is_null() {
+            return Ok(self.edge_of_peers(place, which));
+        }
+        let up = following != k.descending;
+        let f = if up { plan.range_plus } else { plan.range_minus };
+        let Some(f) = f else {
+            return Err(Error::unsupported(
+                "RANGE with offset PRECEDING/FOLLOWING is not supported for this column type",
+            ));
+        };
+        let limit = f(&cx.eval, &[order[place.row].clone(), offset.clone()])?;
+        let (first, end) = self.known;
+        let is_start = which == FrameEnd::Start;
+        let near = self.near[usize::from(!is_start)];
+        let at = first_not(self.known, near, |row| {
+            let side = side_of(k, &order[row], &limit);
+            if is_start { side == Ordering::Less } else { side != Ordering::Greater }
+        });
+        self.near[usize::from(!is_start)] = at;
+        Ok(match is_start {
+            true if at >= end => self.partition.rows,
+            false if at <= first => 0,
+            _ => at,
+        })
+    }
+}
+
+/// Is a value before the limit, in the order of the rows?
+fn side_of(k: &SortSpec, value: &Datum, limit: &Datum) -> Ordering {
+    // A date plus an interval is a timestamp, so dates are compared as timestamps.
+    let o = match (value, limit) {
+        (Datum::Date(days), Datum::Timestamp(_)) if k.ty == oids::DATE => {
+            key::compare(oids::TIMESTAMP, &Datum::Timestamp(midnight(*days)), limit)
+        }
+        (Datum::Int4(a), Datum::Int4(b)) => a.cmp(b),
+        (Datum::Int8(a), Datum::Int8(b)) => a.cmp(b),
+        _ => key::compare(k.ty, value, limit),
+    };
+    if k.descending { o.reverse() } else { o }
+}
+
+/// The first row that does not meet the test, which all rows meet up to some row, and none from there on. It is looked for
+/// from the row `near` on in steps that double, so that a near one is found soon.
+fn first_not((first, end): (usize, usize), near: usize, test: impl Fn(usize) -> bool) -> usize {
+    let near = near.clamp(first, end);
+    let (mut low, mut high) = (first, near);
+    if near == first || test(near - 1) {
+        (low, high) = (near, end);
+        let mut step = 1;
+        while low + step < end {
+            if !test(low + step - 1) {
+                high = low + step - 1;
+                break;
+            }
+            low += step;
+            step *= 2;
+        }
+    }
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if test(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// Microseconds of a date's beginning; the infinities stay what they are.
+fn midnight(days: i32) -> i64 {
+    match days {
+        i32::MIN => i64::MIN,
+        i32::MAX => i64::MAX,
+        days => i64::from(days) * 86_400_000_000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_not;
+
+    #[test]
+    fn an_edge_is_found_from_everywhere() {
+        for (first, end) in [(0, 0), (0, 1), (3, 40)] {
+            for edge in first..=end {
+                for near in 0..end + 3 {
+                    assert_eq!(first_not((first, end), near, |row| row < edge), edge, "{first} {end} {near}");
+                }
+            }
+        }
+    }
+}
