@@ -237,7 +237,7 @@ impl Checkpointer {
         }
         core.log.flush_blocking(core.log.insert_lsn())?;
         progress.writing_done_ns = core.env.monotonic_nanos();
-        core.log.sync(&**core.pool.file(), "pages")?;
+        core.log.sync_pages(&**core.pool.file())?;
         core.stats.count(IoObject::Relation, IoEvent::Sync, 1, 0);
         progress.syncing_done_ns = core.env.monotonic_nanos();
         note.durable = core.log.flushed();

@@ -8,6 +8,7 @@ mod changed_table;
 mod counters;
 mod documents;
 mod jobs;
+mod keyed;
 pub mod numbers;
 mod queue;
 mod report;
@@ -29,7 +30,7 @@ pub struct Workload {
     pub check: fn(&mut dyn Connection, &mut Random) -> WorkloadResult,
 }
 
-pub(crate) const WORKLOADS: [Workload; 8] = [
+pub(crate) const WORKLOADS: [Workload; 9] = [
     documents::WORKLOAD,
     queue::WORKLOAD,
     bulk::WORKLOAD,
@@ -38,6 +39,7 @@ pub(crate) const WORKLOADS: [Workload; 8] = [
     undecided::WORKLOAD,
     report::WORKLOAD,
     changed_table::WORKLOAD,
+    keyed::WORKLOAD,
 ];
 
 /// What no server may do.

@@ -237,7 +237,7 @@ impl DoubleWrite {
         for (pid, bytes) in &ring.owed {
             put(home, *pid, bytes)?;
         }
-        log.sync(home, "pages")?;
+        log.sync_pages(home)?;
         stats.count(IoObject::Relation, IoEvent::Sync, 1, 0);
         ring.owed.clear();
         let line = pass_line(ring.sequence);

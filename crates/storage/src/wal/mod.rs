@@ -15,6 +15,8 @@
 //! Must not know: pages, what other bodies mean.
 
 pub mod end;
+#[cfg(test)]
+mod failing_sync;
 pub mod frame;
 #[cfg(test)]
 mod fuzz;
@@ -80,6 +82,8 @@ pub struct Log {
     flushes: AtomicU64,
     start: AtomicU64,
     failed: AtomicBool,
+    /// Held by who syncs the file of pages.
+    syncing_pages: Mutex<()>,
     tell: Reporter,
     /// The flusher has gone: nothing more reaches the disk.
     stopped: AtomicBool,
@@ -183,6 +187,7 @@ impl Log {
             flushes: AtomicU64::new(0),
             start: AtomicU64::new(start),
             failed: AtomicBool::new(false),
+            syncing_pages: Mutex::new(()),
             tell,
             stopped: AtomicBool::new(false),
             is_none: false,
@@ -483,6 +488,16 @@ impl Log {
         }
         let waiters = std::mem::take(&mut *crate::lock(&self.waiters));
         waiters.iter().for_each(|(_, wake)| wake.wake());
+    }
+    /// Syncs the file of pages, for whoever needs what anybody has written there: as [`Log::sync`], one after the other. A
+    /// sync that fails may lose what it should have synced, and the next one does not fail for that: it must not begin
+    /// before the first one's failure is known.
+    pub fn sync_pages(&self, file: &dyn File) -> Result<()> {
+        let _one = crate::lock(&self.syncing_pages);
+        if self.failed.load(SeqCst) {
+            return Err(self.gone());
+        }
+        self.sync(file, "pages")
     }
     /// Syncs a file; a failure makes the log fail (invariant 4).
     pub fn sync(&self, file: &dyn File, name: &str) -> Result<()> {
