@@ -371,8 +371,17 @@ const STORAGE_LAYERS: &[(&str, &[&str])] = &[
 /// Files of storage that know each other.
 const STORAGE_CIRCLE: &[&str] = &["core", "directory", "ssi", "ssi::locks", "ssi::ranges"];
 /// What is compiled for tests alone, and the list of modules.
-const NO_STORAGE_MODULES: &[&str] =
-    &["lib", "stops", "stops::tests", "ssi::tests", "recovery::tests", "undo::tests", "wal::fuzz"];
+const NO_STORAGE_MODULES: &[&str] = &[
+    "lib",
+    "stops",
+    "stops::tests",
+    "ssi::tests",
+    "recovery::tests",
+    "undo::tests",
+    "btree::merge::tests",
+    "wal::fuzz",
+    "wal::tests",
+];
 
 /// The files of storage as module paths, and what each uses of the others.
 fn storage_uses() -> BTreeMap<String, BTreeSet<String>> {

@@ -15,8 +15,6 @@
 //! Must not know: pages, what other bodies mean.
 
 pub mod end;
-#[cfg(test)]
-mod failing_sync;
 pub mod frame;
 #[cfg(test)]
 mod fuzz;
@@ -25,6 +23,8 @@ pub mod record;
 pub mod room;
 pub mod segment;
 pub mod tag;
+#[cfg(test)]
+mod tests;
 
 use self::frame::{MAX_BODY, SEGMENT, frame, frame_head, mix};
 use crate::accesses::{self, AccessKind};
