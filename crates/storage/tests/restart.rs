@@ -154,8 +154,9 @@ fn refill(name: &str, n: u32, restart: Option<bool>, keep: impl Fn(usize) -> boo
     assert_eq!(count(&e, &heap), n);
     // A worker's half-full page.
     assert!(after.0 <= before + before / 50 + 2, "{name}: the heap grew from {before} to {} pages", after.0);
-    // The leaves may have been merged before they were filled again: then all split at about the same time.
-    assert!(after.1 <= full + full / 4 + 2, "{name}: the index grew from {full} to {} pages", after.1);
+    // The leaves may have been merged before they were filled again, or while they were: then all split at about the
+    // same time, and are little more than half full (docs/decisions/0063 has a third more blocks).
+    assert!(after.1 <= full + full / 2 + 2, "{name}: the index grew from {full} to {} pages", after.1);
     let mut scan = index.index_scan(Bound::Unbounded, Bound::Unbounded, false);
     let (mut keys, mut ends, mut found) = (vec![], vec![], vec![]);
     while scan.next_batch(&mut keys, &mut ends, &mut found).unwrap() {}
