@@ -159,8 +159,11 @@ impl Accumulator for NumericSums {
             return self.add_each(rows, args, ctx);
         };
         let (sum, count) = sum_of_words(rows, arg, words);
-        self.add_to_sum(sum, *decimals);
-        self.count += count;
+        // The decimals are those of numbers that may all belong to other rows.
+        if count > 0 {
+            self.add_to_sum(sum, *decimals);
+            self.count += count;
+        }
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
