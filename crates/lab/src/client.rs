@@ -234,11 +234,7 @@ impl Client {
             let (kind, body) = self.message()?;
             match kind {
                 b'G' => break,
-                b'E' => {
-                    let refused = Fields(&body).error()?;
-                    self.answers()?;
-                    return Err(ClientError::Server(refused));
-                }
+                b'E' => return Err(self.refused(&body)?),
                 b'N' => self.notices.push(Fields(&body).error()?),
                 _ => {}
             }
@@ -251,6 +247,13 @@ impl Client {
         self.answers().map(|_| ())
     }
 
+    /// The error that a COPY has ended with, whose other messages are read to their end.
+    fn refused(&mut self, body: &[u8]) -> Result<ClientError, ClientError> {
+        let refused = Fields(body).error()?;
+        self.answers()?;
+        Ok(ClientError::Server(refused))
+    }
+
     /// Runs a COPY TO STDOUT; `take` gets what each message brings, which is a row.
     pub fn copy_out(&mut self, sql: &str, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), ClientError> {
         self.send(sql)?;
@@ -259,11 +262,7 @@ impl Client {
             match self.message_into(&mut body)? {
                 b'd' => take(&body)?,
                 b'c' => return self.answers().map(|_| ()),
-                b'E' => {
-                    let refused = Fields(&body).error()?;
-                    self.answers()?;
-                    return Err(ClientError::Server(refused));
-                }
+                b'E' => return Err(self.refused(&body)?),
                 b'N' => self.notices.push(Fields(&body).error()?),
                 _ => {}
             }

@@ -5,6 +5,7 @@
 //! It must not know the server's crates: everything here works through the protocol and the command line, so that it
 //! runs against any server that speaks the protocol.
 
+pub mod both;
 pub mod canned;
 pub mod client;
 pub mod conversation;

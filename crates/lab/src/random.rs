@@ -4,6 +4,10 @@
 pub struct RowRandom(u64);
 
 impl RowRandom {
+    /// The sequence of a seed.
+    pub fn of_seed(seed: u64) -> RowRandom {
+        RowRandom(seed)
+    }
     /// The sequence of a row: the table's seed and the row's key.
     pub fn of_row(seed: u64, key: u64) -> RowRandom {
         let mut random = RowRandom(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key);
@@ -29,6 +33,11 @@ impl RowRandom {
 
     pub fn index(&mut self, length: usize) -> usize {
         (self.bits() % length as u64) as usize
+    }
+
+    /// True once in so many times.
+    pub fn one_in(&mut self, times: usize) -> bool {
+        self.index(times) == 0
     }
 
     pub fn choice<'a>(&mut self, list: &[&'a str]) -> &'a str {

@@ -4,9 +4,9 @@
 //! compare with (`make differential`) the answers must be its answers too; without one they must be the same whatever is
 //! turned off. `KILNDB_SEED` and `KILNDB_SEEDS` say which statements, a hundred for each seed.
 
-use kilndb_lab::client::{Address, Client, ClientError};
-use kilndb_lab::process::{self, TempDir};
-use kilndb_lab::{postgres, process::Server};
+use kilndb_lab::both::{self, BothServers};
+use kilndb_lab::client::{Client, ClientError};
+use kilndb_lab::random::RowRandom;
 use std::fmt::Write;
 
 const STATEMENTS_OF_SEED: usize = 100;
@@ -32,28 +32,6 @@ const SWITCHES: [&str; 12] = [
     "self_join_elimination",
 ];
 
-/// Numbers that follow from a seed (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-    fn pick<'t>(&mut self, list: &[&'t str]) -> &'t str {
-        list[self.below(list.len())]
-    }
-}
-
 /// A statement, and whether the order of its rows is said.
 struct Statement {
     sql: String,
@@ -61,26 +39,26 @@ struct Statement {
 }
 
 struct Generator {
-    random: Random,
+    random: RowRandom,
     /// The tables of the statement's FROM clause, as positions in [`TABLES`]; they are called r0, r1, …
     tables: Vec<usize>,
 }
 
 impl Generator {
     fn integer(&mut self, table: usize) -> String {
-        format!("r{table}.{}", self.random.pick(TABLES[self.tables[table]].2))
+        format!("r{table}.{}", self.random.choice(TABLES[self.tables[table]].2))
     }
     fn any_integer(&mut self) -> String {
-        let table = self.random.below(self.tables.len());
+        let table = self.random.index(self.tables.len());
         self.integer(table)
     }
     fn any_column(&mut self) -> String {
-        let table = self.random.below(self.tables.len());
-        format!("r{table}.{}", self.random.pick(TABLES[self.tables[table]].1))
+        let table = self.random.index(self.tables.len());
+        format!("r{table}.{}", self.random.choice(TABLES[self.tables[table]].1))
     }
     fn columns(&mut self, most: usize) -> Vec<String> {
         let mut columns: Vec<String> = Vec::new();
-        for _ in 0..=self.random.below(most) {
+        for _ in 0..=self.random.index(most) {
             let column = self.any_column();
             if !columns.contains(&column) {
                 columns.push(column);
@@ -93,7 +71,7 @@ impl Generator {
         self.tables.iter().enumerate().flat_map(of).collect()
     }
     fn direction(&mut self) -> &'static str {
-        self.random.pick(&["", "", " desc", " nulls first", " desc nulls last"])
+        self.random.choice(&["", "", " desc", " nulls first", " desc nulls last"])
     }
 
     /// A table of the FROM clause, or a subquery that sorts it and may keep some of its rows.
@@ -102,27 +80,27 @@ impl Generator {
         if !self.random.one_in(8) {
             return format!("{name} r{n}");
         }
-        let first = self.random.pick(columns);
+        let first = self.random.choice(columns);
         let (direction, all) = (self.direction(), columns.join(", "));
         let limit =
-            if self.random.one_in(2) { format!(" limit {}", 10 + self.random.below(90)) } else { String::new() };
+            if self.random.one_in(2) { format!(" limit {}", 10 + self.random.index(90)) } else { String::new() };
         format!("(select * from {name} order by {first}{direction}, {all}{limit}) r{n}")
     }
 
     /// A subquery whose results and conditions use columns of a relation before it.
     fn lateral(&mut self, n: usize) -> String {
         let (name, columns, integers) = TABLES[self.tables[n]];
-        let (other, own, limit) = (self.random.below(n), self.random.pick(integers), self.random.below(40));
+        let (other, own, limit) = (self.random.index(n), self.random.choice(integers), self.random.index(40));
         let outer = self.integer(other);
         let mut results: Vec<String> = columns.iter().map(|c| format!("s.{c}")).collect();
         let at = columns.iter().position(|c| *c == own).unwrap_or(0);
-        results[at] = match self.random.below(4) {
+        results[at] = match self.random.index(4) {
             0 => format!("s.{own} + {outer} as {own}"),
             1 => format!("coalesce(s.{own}, {limit}) as {own}"),
             2 => format!("{outer} as {own}"),
             _ => format!("s.{own}"),
         };
-        let filter = match self.random.below(3) {
+        let filter = match self.random.index(3) {
             0 => format!(" where s.{own} > {limit}"),
             1 => format!(" where s.{own} = {outer}"),
             _ => String::new(),
@@ -131,12 +109,13 @@ impl Generator {
     }
 
     fn from(&mut self) -> String {
-        let count = 1 + self.random.below(5).min(self.random.below(5));
-        self.tables = (0..count).map(|_| self.random.below(TABLES.len())).collect();
+        let count = 1 + self.random.index(5).min(self.random.index(5));
+        self.tables = (0..count).map(|_| self.random.index(TABLES.len())).collect();
         let mut sql = self.relation(0);
         for n in 1..count {
-            let kind = self.random.pick(&["join", "join", "join", "left join", "left join", "full join", "right join"]);
-            let other = self.random.below(n);
+            let kind =
+                self.random.choice(&["join", "join", "join", "left join", "left join", "full join", "right join"]);
+            let other = self.random.index(n);
             let mut on = format!("{} = {}", self.integer(other), self.integer(n));
             // A table with itself by its key.
             if self.random.one_in(4) {
@@ -145,12 +124,12 @@ impl Generator {
                 on = format!("r{other}.{key} = r{n}.{key}");
             }
             if self.random.one_in(3) {
-                let other = self.random.below(n);
+                let other = self.random.index(n);
                 write!(on, " and {} = {}", self.integer(other), self.integer(n)).expect("text");
             }
             if kind != "full join" && self.random.one_in(4) {
-                let operator = self.random.pick(&["<", ">", "<>"]);
-                write!(on, " and {} {operator} {}", self.integer(n), self.random.below(40)).expect("text");
+                let operator = self.random.choice(&["<", ">", "<>"]);
+                write!(on, " and {} {operator} {}", self.integer(n), self.random.index(40)).expect("text");
             }
             if kind != "full join" && self.random.one_in(10) {
                 write!(on, " and {} < {}", self.integer(other), self.integer(n)).expect("text");
@@ -168,8 +147,8 @@ impl Generator {
         let mut conditions = Vec::new();
         for n in 0..self.tables.len() {
             if self.random.one_in(2) {
-                let operator = self.random.pick(&["<", ">", "=", "<="]);
-                conditions.push(format!("{} {operator} {}", self.integer(n), self.random.below(60)));
+                let operator = self.random.choice(&["<", ">", "=", "<="]);
+                conditions.push(format!("{} {operator} {}", self.integer(n), self.random.index(60)));
             }
         }
         if self.random.one_in(8) {
@@ -177,13 +156,13 @@ impl Generator {
         }
         if self.random.one_in(8) {
             let (a, b) = (self.any_integer(), self.any_integer());
-            conditions.push(format!("({a} < {} or {b} > {})", self.random.below(20), 20 + self.random.below(20)));
+            conditions.push(format!("({a} < {} or {b} > {})", self.random.index(20), 20 + self.random.index(20)));
         }
         if self.random.one_in(3) {
-            let (table, _, columns) = TABLES[self.random.below(TABLES.len())];
-            let not = self.random.pick(&["", "", "not "]);
-            let (inner, own) = (self.random.pick(columns), self.random.pick(columns));
-            let (outer, limit) = (self.any_integer(), self.random.below(50));
+            let (table, _, columns) = TABLES[self.random.index(TABLES.len())];
+            let not = self.random.choice(&["", "", "not "]);
+            let (inner, own) = (self.random.choice(columns), self.random.choice(columns));
+            let (outer, limit) = (self.any_integer(), self.random.index(50));
             conditions.push(match self.random.one_in(2) {
                 true => {
                     format!("{not}exists (select 1 from {table} s where s.{inner} = {outer} and s.{own} < {limit})")
@@ -199,22 +178,22 @@ impl Generator {
 
     /// A condition on an aggregate of the rows that belong to a row.
     fn grouped_condition(&mut self) -> String {
-        let (table, _, columns) = TABLES[self.random.below(TABLES.len())];
-        let (key, own, value) = (self.random.pick(columns), self.random.pick(columns), self.random.pick(columns));
-        let aggregate = self.random.pick(&["min", "max", "count", "sum", "count(distinct", "avg"]);
+        let (table, _, columns) = TABLES[self.random.index(TABLES.len())];
+        let (key, own, value) = (self.random.choice(columns), self.random.choice(columns), self.random.choice(columns));
+        let aggregate = self.random.choice(&["min", "max", "count", "sum", "count(distinct", "avg"]);
         let end = if aggregate.contains('(') { ")" } else { "" };
-        let (outer, other, limit) = (self.any_integer(), self.any_integer(), self.random.below(60));
-        let more = match self.random.below(4) {
+        let (outer, other, limit) = (self.any_integer(), self.any_integer(), self.random.index(60));
+        let more = match self.random.index(4) {
             0 => format!(" and s.{own} < {limit}"),
             1 => format!(" and s.{own} = {other}"),
             _ => String::new(),
         };
         let value = format!("(select {aggregate}(s.{value}){end} from {table} s where s.{key} = {outer}{more})");
-        match self.random.below(5) {
+        match self.random.index(5) {
             0 => format!("{value} is null"),
             1 => format!("coalesce({value}, {limit}) > {other}"),
             2 => format!("({other} = {limit} or {value} < {limit})"),
-            _ => format!("{other} {} {value}", self.random.pick(&["<", ">", "="])),
+            _ => format!("{other} {} {value}", self.random.choice(&["<", ">", "="])),
         }
     }
 
@@ -224,7 +203,7 @@ impl Generator {
     }
 
     fn limit(&mut self) -> String {
-        if self.random.one_in(2) { format!(" limit {}", 1 + self.random.below(20)) } else { String::new() }
+        if self.random.one_in(2) { format!(" limit {}", 1 + self.random.index(20)) } else { String::new() }
     }
 
     fn grouped(&mut self, source: &str) -> Statement {
@@ -237,14 +216,14 @@ impl Generator {
             format!("min({a}), max({b})"),
             format!("count({a}) filter (where {b} > 9)"),
         ];
-        let aggregate = &aggregates[self.random.below(aggregates.len())];
-        let having = self.random.pick(&["", "", " having count(*) > 1"]);
+        let aggregate = &aggregates[self.random.index(aggregates.len())];
+        let having = self.random.choice(&["", "", " having count(*) > 1"]);
         let list = groups.join(", ");
         let mut sql = format!("select {list}, {aggregate} from {source} group by {list}{having}");
         let is_ordered = self.random.one_in(2);
         if is_ordered {
             let mut keys = groups;
-            let turn = self.random.below(keys.len());
+            let turn = self.random.index(keys.len());
             keys.rotate_left(turn);
             sql += &self.ordered(&keys);
             sql += &self.limit();
@@ -282,7 +261,7 @@ impl Generator {
         );
         if self.random.one_in(2) {
             let (function, most) =
-                (self.random.pick(&["rank()", "dense_rank()", "count(*)"]), 1 + self.random.below(5));
+                (self.random.choice(&["rank()", "dense_rank()", "count(*)"]), 1 + self.random.index(5));
             let partition = if self.random.one_in(3) { String::new() } else { format!("partition by {partition} ") };
             let window = format!("{function} over ({partition}order by {order}{direction}) as place");
             let names: Vec<String> = (0..self.all_columns().len()).map(|n| format!("c{n}")).collect();
@@ -318,7 +297,7 @@ impl Generator {
     fn statement(&mut self) -> Statement {
         let source = self.from();
         let source = source + &self.filter();
-        match self.random.below(8) {
+        match self.random.index(8) {
             0 | 1 => self.grouped(&source),
             2 => self.distinct(&source),
             3 => self.first_rows(&source),
@@ -328,12 +307,9 @@ impl Generator {
     }
 }
 
-fn connect(server: &Server) -> Client {
-    let address: &Address = server.address();
-    let mut client = Client::connect(address, "postgres").expect("a connection");
+fn make_tables(client: &mut Client) {
     let schema = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/differential/schema.sql");
     client.query(&std::fs::read_to_string(schema).expect("the schema")).expect("the tables");
-    client
 }
 
 /// The rows of a statement as text; None: it took too long. Those that have no order are sorted.
@@ -350,17 +326,17 @@ fn rows_of(client: &mut Client, statement: &Statement) -> Option<Vec<String>> {
 }
 
 /// What is turned off for a run.
-fn variants(random: &mut Random) -> Vec<Vec<&'static str>> {
+fn variants(random: &mut RowRandom) -> Vec<Vec<&'static str>> {
     let mut all =
         vec![Vec::new(), vec!["hashjoin", "nestloop"], vec!["hashagg", "hashjoin"], vec!["mergejoin", "hashjoin"]];
     for _ in 0..2 {
-        all.push((0..=random.below(4)).map(|_| random.pick(&SWITCHES)).collect());
+        all.push((0..=random.index(4)).map(|_| random.choice(&SWITCHES)).collect());
     }
     all
 }
 
 fn compare(kilndb: &mut Client, postgres: Option<&mut Client>, seed: u64) {
-    let mut generator = Generator { random: Random(seed), tables: Vec::new() };
+    let mut generator = Generator { random: RowRandom::of_seed(seed), tables: Vec::new() };
     let statements: Vec<Statement> = (0..STATEMENTS_OF_SEED).map(|_| generator.statement()).collect();
     let mut expected: Vec<Option<Vec<String>>> = match postgres {
         Some(postgres) => {
@@ -371,7 +347,7 @@ fn compare(kilndb: &mut Client, postgres: Option<&mut Client>, seed: u64) {
         None => statements.iter().map(|_| None).collect(),
     };
     for off in variants(&mut generator.random) {
-        let memory = generator.random.pick(&["64kB", "4MB"]);
+        let memory = generator.random.choice(&["64kB", "4MB"]);
         let mut settings = format!("reset all; set statement_timeout = 4000; set work_mem = '{memory}'");
         off.iter().for_each(|name| settings += &format!("; set enable_{name} = off"));
         kilndb.query(&settings).expect("settings");
@@ -393,27 +369,13 @@ fn compare(kilndb: &mut Client, postgres: Option<&mut Client>, seed: u64) {
     }
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |n| n.parse().unwrap_or_else(|_| panic!("{name} is no number: {n}")))
-}
-
 #[test]
 fn every_way_has_the_same_answer() {
-    let temp = TempDir::new("differential").expect("a folder");
-    let port = process::free_port().expect("a free port");
-    let server = process::start_kilndb(&temp.path().join("data"), port, &[]).expect("KilnDB");
-    let mut kilndb = connect(&server);
-    let with_postgres = std::env::var_os("KILNDB_DIFFERENTIAL").is_some();
-    let other_temp = TempDir::new("differential-postgres").expect("a folder");
-    let other = with_postgres.then(|| {
-        let port = process::free_port().expect("a free port");
-        postgres::start(other_temp.path(), port, &[]).expect("PostgreSQL")
-    });
-    let mut postgres = other.as_ref().map(connect);
-    let first = number("KILNDB_SEED", 1);
-    for seed in first..first + number("KILNDB_SEEDS", 2) {
+    let servers = BothServers::start("differential");
+    let (mut kilndb, mut postgres) = servers.connect(make_tables);
+    for seed in both::seeds(2) {
         compare(&mut kilndb, postgres.as_mut(), seed);
     }
-    drop((kilndb, postgres, other));
-    server.stop().expect("an orderly end");
+    drop((kilndb, postgres));
+    servers.stop();
 }

@@ -5,9 +5,9 @@
 //! expression or those with columns for its constants: which of two failing parts is never evaluated follows from what
 //! the planner makes of constants. `KILNDB_SEED` and `KILNDB_SEEDS` say which expressions, a hundred for each seed.
 
+use kilndb_lab::both::{self, BothServers};
 use kilndb_lab::client::{Client, ClientError};
-use kilndb_lab::process::{self, TempDir};
-use kilndb_lab::{postgres, process::Server};
+use kilndb_lab::random::RowRandom;
 
 const EXPRESSIONS_OF_SEED: usize = 100;
 /// More rows than are computed one after the other, NULLs and the ends of ranges among them.
@@ -25,25 +25,6 @@ const TABLE: &str = "
         case g % 12 when 0 then null when 1 then 'infinity'::date else '2000-02-28'::date + g % 60 end,
         case g % 7 when 0 then null else '2000-03-01'::timestamp + g * interval '7 hours' end, nullif(g % 3, 2) = 1
         from generate_series(1, 60) g";
-
-/// Numbers that follow from a seed (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-    fn pick<'t>(&mut self, list: &[&'t str]) -> &'t str {
-        list[self.below(list.len())]
-    }
-}
 
 #[derive(Clone, Copy, PartialEq)]
 enum Type {
@@ -93,7 +74,16 @@ fn written(e: &str) -> [String; 2] {
     texts
 }
 
-impl Random {
+/// Makes expressions.
+struct ExpressionMaker(RowRandom);
+
+impl ExpressionMaker {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0.index(limit)
+    }
+    fn pick<'t>(&mut self, list: &[&'t str]) -> &'t str {
+        self.0.choice(list)
+    }
     fn leaf(&mut self, ty: Type) -> String {
         if self.below(3) == 0 {
             let of_type: Vec<usize> = (0..CONSTANTS.len()).filter(|n| CONSTANTS[*n].0 == ty).collect();
@@ -210,7 +200,7 @@ fn outcome(client: &mut Client, sql: &str) -> Outcome {
 }
 
 fn check(kilndb: &mut Client, postgres: Option<&mut Client>, seed: u64) -> (usize, usize) {
-    let mut random = Random(seed);
+    let mut random = ExpressionMaker(RowRandom::of_seed(seed));
     let (mut values, mut errors) = (0, 0);
     let mut postgres = postgres;
     for _ in 0..EXPRESSIONS_OF_SEED {
@@ -250,36 +240,20 @@ fn check(kilndb: &mut Client, postgres: Option<&mut Client>, seed: u64) -> (usiz
     (values, errors)
 }
 
-fn connect(server: &Server) -> Client {
-    let mut client = Client::connect(server.address(), "postgres").expect("a connection");
+fn make_table(client: &mut Client) {
     client.query(TABLE).expect("the table");
     for (n, (_, constant)) in CONSTANTS.iter().enumerate() {
         let ty = client.value(&format!("select pg_typeof({constant})")).expect("a type").expect("a type");
         client.query(&format!("alter table x add q{n} {ty}; update x set q{n} = {constant}")).expect("a constant");
     }
-    client
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |n| n.parse().unwrap_or_else(|_| panic!("{name} is no number: {n}")))
 }
 
 #[test]
 fn every_way_computes_the_same() {
-    let temp = TempDir::new("expressions").expect("a folder");
-    let port = process::free_port().expect("a free port");
-    let server = process::start_kilndb(&temp.path().join("data"), port, &[]).expect("KilnDB");
-    let mut kilndb = connect(&server);
-    let with_postgres = std::env::var_os("KILNDB_DIFFERENTIAL").is_some();
-    let other_temp = TempDir::new("expressions-postgres").expect("a folder");
-    let other = with_postgres.then(|| {
-        let port = process::free_port().expect("a free port");
-        postgres::start(other_temp.path(), port, &[]).expect("PostgreSQL")
-    });
-    let mut postgres = other.as_ref().map(connect);
-    let first = number("KILNDB_SEED", 1);
+    let servers = BothServers::start("expressions");
+    let (mut kilndb, mut postgres) = servers.connect(make_table);
     let (mut values, mut errors) = (0, 0);
-    for seed in first..first + number("KILNDB_SEEDS", 10) {
+    for seed in both::seeds(10) {
         let of_seed = check(&mut kilndb, postgres.as_mut(), seed);
         (values, errors) = (values + of_seed.0, errors + of_seed.1);
     }
@@ -288,6 +262,6 @@ fn every_way_computes_the_same() {
         values > errors && errors * 50 > values,
         "of {values} expressions with values and {errors} with errors, one kind is rare"
     );
-    drop((kilndb, postgres, other));
-    server.stop().expect("an orderly end");
+    drop((kilndb, postgres));
+    servers.stop();
 }

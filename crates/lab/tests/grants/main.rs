@@ -18,6 +18,7 @@ mod policies;
 mod statements;
 mod world;
 
+use kilndb_lab::both;
 use kilndb_lab::client::{Address, Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
 use kilndb_lab::{postgres, random::RowRandom};
@@ -247,10 +248,6 @@ fn lines_beside(answer: &str, other: &str) -> String {
     lines.join("\n    ")
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |n| n.parse().unwrap_or_else(|_| panic!("{name} is no number: {n}")))
-}
-
 /// One role at work: a few questions, in a transaction or each by itself.
 fn turn(both: &mut Comparison, world: &mut World) {
     let client = world.random.index(CONNECTIONS);
@@ -344,10 +341,10 @@ fn what_is_allowed_is_what_postgres_allows() {
     let other_temp = TempDir::new("grants-postgres").expect("a folder");
     let port = process::free_port().expect("a free port");
     let postgres = postgres::start(other_temp.path(), port, &["fsync=off"]).expect("PostgreSQL");
-    let first = number("KILNDB_SEED", 1);
-    let questions = number("KILNDB_QUESTIONS", 500) as usize;
+    let questions = both::number("KILNDB_QUESTIONS", 500) as usize;
     let (mut asked, mut differences) = (0, 0);
-    for seed in first..first + number("KILNDB_SEEDS", 3) {
+    let seeds = both::seeds(3);
+    for seed in seeds.clone() {
         let both = one_seed(&kilndb, &postgres, seed, questions);
         asked += both.asked;
         differences += both.differences.len();
@@ -359,5 +356,5 @@ fn what_is_allowed_is_what_postgres_allows() {
     }
     println!("{asked} questions, {differences} differences");
     kilndb.stop().expect("an orderly end");
-    assert_eq!(differences, 0, "seeds from {first}");
+    assert_eq!(differences, 0, "seeds from {}", seeds.start);
 }
