@@ -89,19 +89,10 @@ const COUNT_STAR: Oid = 2803;
 /// The bytes that one aggregate of a group takes, its accumulator included (as long as that does not grow).
 const SLOT_BYTES: usize = size_of::<GroupAggregate>() + 96;
 
-fn keeps_arguments(a: &AggSpec) -> bool {
-    !a.order.is_empty() || a.distinct || a.within_group
-}
-
-/// Does only the number of different arguments count? Then nobody wants them in order, nor the arguments themselves.
-fn counts_different(a: &AggSpec) -> bool {
-    a.counts_different()
-}
-
 /// Can the groups of two threads be combined into one result?
 pub fn has_parts(a: &AggSpec) -> bool {
     let counts = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
-    !keeps_arguments(a) && (counts || a.make.is_some_and(|make| make(&a.arg_types).partial().is_some()))
+    !a.keeps_arguments() && (counts || a.make.is_some_and(|make| make(&a.arg_types).partial().is_some()))
 }
 
 /// Is count(*) without FILTER the only aggregate, and nothing grouped?
@@ -120,7 +111,7 @@ fn new_slot(a: &AggSpec, budget: usize) -> Result<GroupAggregate> {
         let make = a.make.ok_or_else(|| Error::unsupported(format!("aggregate {} is not supported", a.name)))?;
         Some(make(&a.arg_types))
     };
-    let kept = (keeps_arguments(a) && a.oid != COUNT_STAR).then(|| {
+    let kept = (a.keeps_arguments() && a.oid != COUNT_STAR).then(|| {
         Box::new(AggregateArguments {
             sorter: Sorter::new(budget),
             seen: a.distinct.then(KeyIndex::default),
@@ -635,7 +626,7 @@ impl AggregateArguments {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let counts = counts_different(a);
+        let counts = a.counts_different();
         if counts && args.iter().any(Datum::is_null) {
             return Ok(());
         }
@@ -766,7 +757,7 @@ fn finish(a: &AggSpec, slot: &mut GroupAggregate, cx: &mut ExecContext<'_>) -> R
     if a.oid == COUNT_STAR || a.oid == COUNT_ANY {
         let mut count = slot.count;
         if let Some(mut kept) = kept {
-            match counts_different(a) {
+            match a.counts_different() {
                 true => count += kept.count_different(cx)?,
                 false => kept.each(a, cx, &mut |args, _| {
                     count += i64::from(args.first().is_some_and(|d| !d.is_null()));

@@ -3,6 +3,7 @@
 use super::context::{Batch, ExecContext, RunState};
 use super::state::NodeState;
 use kilndb_base::Result;
+use kilndb_types::Datum;
 use kilndb_types::vector::{Rows, Vector};
 
 /// Some rows, each column of them in a vector.
@@ -34,13 +35,20 @@ impl ColumnInput {
         if node.has_columns() {
             return node.fill_columns((&mut self.batch, is_used), rt, cx);
         }
-        if self.rows.width != is_used.len() || self.rows.max == 0 {
-            self.rows = Batch::new(is_used.len());
-        }
+        self.rows.start(is_used.len());
         let is_filled = node.fill(&mut self.rows, rt, cx)?;
         self.batch.take_values(&mut self.rows, is_used);
         Ok(is_filled)
     }
+}
+
+/// The used columns of a row as values, NULL for the others.
+pub(crate) fn row_of(columns: &[Vector], is_used: &[bool], position: usize, row: &mut Vec<Datum>) -> Result<()> {
+    row.clear();
+    for (column, is_used) in columns.iter().zip(is_used) {
+        row.push(if *is_used { column.get(position)? } else { Datum::Null });
+    }
+    Ok(())
 }
 
 impl ColumnBatch {
@@ -75,17 +83,10 @@ impl ColumnBatch {
     }
     /// The columns, and which rows they have.
     pub fn parts(&mut self) -> (&mut [Vector], Rows<'_>) {
-        let rows = match self.list.len() == self.positions {
-            true => Rows::All(self.positions),
-            false => Rows::Listed(&self.list, self.positions),
-        };
-        (&mut self.columns, rows)
+        (&mut self.columns, Rows::of(&self.list, self.positions))
     }
     pub fn rows(&self) -> Rows<'_> {
-        match self.list.len() == self.positions {
-            true => Rows::All(self.positions),
-            false => Rows::Listed(&self.list, self.positions),
-        }
+        Rows::of(&self.list, self.positions)
     }
     /// The positions that have rows.
     pub fn list(&self) -> &[u32] {

@@ -473,6 +473,11 @@ impl Batch {
         self.data.clear();
         self.rows = 0;
     }
+    /// Is empty, for rows of that width.
+    pub(crate) fn start(&mut self, width: usize) {
+        self.clear();
+        (self.width, self.max) = (width, BATCH_ROWS);
+    }
     pub fn full(&self) -> bool {
         self.rows >= self.max
     }

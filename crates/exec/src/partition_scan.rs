@@ -176,18 +176,13 @@ impl PartitionsState {
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let Op::Partitions(p) = &self.node.op else { return Ok(()) };
         let reading = &mut self.reading;
-        if !reading.is_started {
-            reading.start(p, rt.span_of(self.node.id), rt, cx)?;
-            reading.is_started = true;
-        }
+        reading.start_once(p, self.node.id, rt, cx)?;
         match (&mut reading.merge, &p.order) {
             (Some(merge), Some(order)) => merge.next(&order.keys, out, rt, cx),
             _ => reading.next_plain(p, out, rt, cx),
         }
     }
-}
 
-impl PartitionsState {
     /// Can it hand on its rows as columns?
     pub fn has_columns(&self) -> bool {
         matches!(&self.node.op, Op::Partitions(p) if p.order.is_none()) && self.reading.scan.has_columns()
@@ -201,16 +196,27 @@ impl PartitionsState {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let Op::Partitions(p) = &self.node.op else { return Ok(()) };
-        let reading = &mut self.reading;
-        if !reading.is_started {
-            reading.start(p, rt.span_of(self.node.id), rt, cx)?;
-            reading.is_started = true;
-        }
-        reading.next_columns(p, (out, is_used), rt, cx)
+        self.reading.start_once(p, self.node.id, rt, cx)?;
+        self.reading.next_columns(p, (out, is_used), rt, cx)
     }
 }
 
 impl PartitionReader {
+    /// Finds the partitions, unless that was done.
+    fn start_once(
+        &mut self,
+        p: &PartitionScan,
+        node: usize,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        if !self.is_started {
+            self.start(p, rt.span_of(node), rt, cx)?;
+            self.is_started = true;
+        }
+        Ok(())
+    }
+
     fn next_columns(
         &mut self,
         p: &PartitionScan,

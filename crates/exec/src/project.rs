@@ -3,12 +3,12 @@
 //! Invariant: a run takes its input either as rows or as columns, from its first call on. Who wants few rows at once gets
 //! them from rows.
 
-use super::columns::ColumnBatch;
+use super::columns::{ColumnBatch, row_of};
 use super::context::*;
 use super::expr::Evaluate;
 use super::state::UnaryInput;
 use super::vector_program::ProgramState;
-use kilndb_base::{Error, Result};
+use kilndb_base::Result;
 use kilndb_plan::Op;
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::program::ValuesProgram;
@@ -41,12 +41,9 @@ impl ProjectState {
         let Op::Project { input, exprs, program } = &node.op else { return Ok(()) };
         let takes_columns = match self.takes_columns {
             Some(takes) => takes,
-            None => {
-                let takes = out.max >= BATCH_ROWS && self.unary.input.has_columns();
-                *self.takes_columns.insert(takes && program.of(exprs, input.width).is_some())
-            }
+            None => *self.takes_columns.insert(out.max >= BATCH_ROWS && self.unary.input.has_columns()),
         };
-        match program.of_known(takes_columns) {
+        match takes_columns.then(|| program.of(exprs, input.width)).flatten() {
             Some(program) => self.next_of_columns((program, exprs), out, rt, cx),
             None => self.next_of_rows(exprs, out, rt, cx),
         }
@@ -80,27 +77,20 @@ impl ProjectState {
             return Ok(());
         }
         let (columns, rows) = batch.parts();
-        match state.run(&program.program, columns, rows, rt, cx) {
-            Ok(()) => rows.try_each(|row| {
-                for at in &program.program.results {
-                    out.data.push(state.result(&*columns, *at).get(row)?);
-                }
-                out.end_row();
-                Ok::<(), Error>(())
-            }),
-            Err(error) if error.is_interruption() => Err(error),
-            // The rows will tell which of them fails, and how.
-            Err(_) => {
-                let mut values = Vec::new();
-                rows.try_each(|row| {
-                    values.clear();
-                    for (column, is_used) in columns.iter().zip(&program.is_used) {
-                        values.push(if *is_used { column.get(row)? } else { Datum::Null });
-                    }
-                    project_row(exprs, &values, out, rt, cx)
-                })
-            }
+        if !state.run(&program.program, columns, rows, rt, cx)? {
+            let mut values = Vec::new();
+            return rows.try_each(|row| {
+                row_of(columns, &program.is_used, row, &mut values)?;
+                project_row(exprs, &values, out, rt, cx)
+            });
         }
+        rows.try_each(|row| {
+            for at in &program.program.results {
+                out.data.push(state.result(&*columns, *at).get(row)?);
+            }
+            out.end_row();
+            Ok(())
+        })
     }
 }
 

@@ -364,6 +364,15 @@ impl ScanProgress {
             }
         }
     }
+    /// The heap whose blocks are read, whose scan begins with the first of them.
+    fn begin_blocks<'s>(&mut self, source: ScanSource<'s>, cx: &ExecContext<'_>) -> Result<&'s Arc<Relation>> {
+        let heap = self.heap(source.scan, source.leaf)?;
+        if self.block == 0 {
+            heap.begin_scan(&cx.snapshot)?;
+            self.tally.scans += 1;
+        }
+        Ok(heap)
+    }
     fn next_block(&mut self) -> u32 {
         match &self.shared_blocks {
             Some(blocks) => blocks.fetch_add(1, Ordering::Relaxed),
@@ -550,16 +559,12 @@ impl ScanProgress {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let ScanSource { scan, leaf } = source;
+        let ScanSource { scan, .. } = source;
         if scan.filter.is_some() && self.gathers(scan) {
             return self.seq_gathered(source, out, rt, cx);
         }
         self.read_queries(scan, rt, cx)?;
-        let heap = self.heap(scan, leaf)?;
-        if self.block == 0 {
-            heap.begin_scan(&cx.snapshot)?;
-            self.tally.scans += 1;
-        }
+        let heap = self.begin_blocks(source, cx)?;
         while !out.full() {
             if self.next >= self.rows.rows.len() {
                 if self.ends_with_block {

@@ -14,7 +14,7 @@ use super::expr::Evaluate;
 use kilndb_base::{Error, Result};
 use kilndb_bind::ir::BoolTestKind;
 use kilndb_plan::expression::{compare_int, int_of};
-use kilndb_plan::program::{Truth, VectorOperand, VectorOperation, VectorProgram, VectorStep};
+use kilndb_plan::program::{Computation, Truth, VectorOperand, VectorOperation, VectorProgram, VectorStep};
 use kilndb_types::vector::{self, Rows, Vector, VectorValues};
 use kilndb_types::{Datum, EvalContext};
 
@@ -75,7 +75,7 @@ struct VectorCall<'c, K, F> {
 }
 
 impl ProgramState {
-    /// The rows for which the condition is true, into `list`.
+    /// The rows for which the condition is true, into `list`. False: it fails for one of them.
     pub fn filter<S: ColumnSource + ?Sized>(
         &mut self,
         (program, list): (&VectorProgram, &mut Vec<u32>),
@@ -83,14 +83,16 @@ impl ProgramState {
         rows: Rows<'_>,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        self.run(program, source, rows, rt, cx)?;
+    ) -> Result<bool> {
         list.clear();
+        if !self.run(program, source, rows, rt, cx)? {
+            return Ok(false);
+        }
         match self.depth {
             0 => rows.each(|row| list.push(row as u32)),
             depth => list.extend_from_slice(&self.lists[depth - 1]),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Where a result of the program's last run is.
@@ -98,7 +100,24 @@ impl ProgramState {
         operand(&self.registers, source, at)
     }
 
+    /// Computes the program's results for the rows. False: it fails for one of them, and they will tell which and how
+    /// if they are taken one after the other. Errors: the statement is to end.
     pub fn run<S: ColumnSource + ?Sized>(
+        &mut self,
+        program: &VectorProgram,
+        source: &mut S,
+        rows: Rows<'_>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        match self.run_steps(program, source, rows, rt, cx) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_interruption() => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn run_steps<S: ColumnSource + ?Sized>(
         &mut self,
         program: &VectorProgram,
         source: &mut S,
@@ -125,7 +144,7 @@ impl ProgramState {
                     let left = rows_at(&self.lists, self.base_depth, rows);
                     source.load(*column, rows_at(&self.lists, self.depth, rows), left)?;
                 }
-                other => self.step(other, source, rows, rt, cx)?,
+                VectorStep::Compute { into, what } => self.compute((*into, what), source, rows, rt, cx)?,
             }
         }
         Ok(())
@@ -154,54 +173,39 @@ impl ProgramState {
         is_any
     }
 
-    fn step<S: ColumnSource + ?Sized>(
+    fn compute<S: ColumnSource + ?Sized>(
         &mut self,
-        step: &VectorStep,
+        (into, what): (usize, &Computation),
         source: &S,
         rows: Rows<'_>,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let rows = rows_at(&self.lists, self.depth, rows);
-        let into = match step {
-            VectorStep::Constant { into, .. }
-            | VectorStep::Call { into, .. }
-            | VectorStep::Not { into, .. }
-            | VectorStep::IsNull { into, .. }
-            | VectorStep::BoolTest { into, .. }
-            | VectorStep::InSet { into, .. }
-            | VectorStep::Rowwise { into, .. }
-            | VectorStep::Begin { into, .. }
-            | VectorStep::Join { into, .. }
-            | VectorStep::Blend { into, .. } => *into,
-            VectorStep::Narrow { .. } | VectorStep::Widen | VectorStep::Load { .. } => {
-                return Err(Error::internal("a step without a register"));
-            }
-        };
-        // No step reads the register that it writes, so that it can be taken out.
+        // No operand is the register that is written, so that it can be taken out.
         let mut out = std::mem::take(&mut self.registers[into]);
         let registers = &self.registers;
-        match step {
-            VectorStep::Constant { value, .. } => {
+        match what {
+            Computation::Constant(value) => {
                 let value = value.eval(&[], rt, cx)?;
                 out.make_constant(value);
             }
-            VectorStep::Call { operation, args, .. } => {
+            Computation::Call { operation, args } => {
                 let args: Vec<&Vector> = args.iter().map(|at| operand(registers, source, *at)).collect();
                 call(operation, &args, (rows, &mut self.plain), &mut out, rt, cx)?;
             }
-            VectorStep::Not { arg, .. } => {
+            Computation::Not(arg) => {
                 let arg = operand(registers, source, *arg);
                 let found = out.start_bools(rows.positions());
                 rows.each(|row| found[row] = arg.is_false(row));
                 copy_nulls(&[arg], rows, &mut out);
             }
-            VectorStep::IsNull { arg, negated, .. } => {
+            Computation::IsNull { arg, negated } => {
                 let arg = operand(registers, source, *arg);
                 let found = out.start_bools(rows.positions());
                 rows.each(|row| found[row] = arg.is_null(row) != *negated);
             }
-            VectorStep::BoolTest { arg, test, .. } => {
+            Computation::BoolTest { arg, test } => {
                 let arg = operand(registers, source, *arg);
                 let found = out.start_bools(rows.positions());
                 use BoolTestKind as B;
@@ -216,7 +220,7 @@ impl ProgramState {
                     }
                 });
             }
-            VectorStep::InSet { arg, ty, set, has_null, negated, .. } => {
+            Computation::InSet { arg, ty, set, has_null, negated } => {
                 let arg = operand(registers, source, *arg);
                 out.start_bools(rows.positions());
                 let key = &mut self.key;
@@ -236,7 +240,7 @@ impl ProgramState {
                     Ok::<(), Error>(())
                 })?;
             }
-            VectorStep::Rowwise { value, columns, .. } => {
+            Computation::Rowwise { value, columns } => {
                 out.start(rows.positions());
                 let scratch = &mut self.scratch;
                 scratch.clear();
@@ -250,17 +254,16 @@ impl ProgramState {
                     Ok::<(), Error>(())
                 })?;
             }
-            VectorStep::Begin { value: Some(value), .. } => {
+            Computation::Begin(Some(value)) => {
                 let found = out.start_bools(rows.positions());
                 rows.each(|row| found[row] = *value);
             }
-            VectorStep::Begin { value: None, .. } => {
+            Computation::Begin(None) => {
                 out.start(rows.positions());
                 rows.each(|row| out.nulls.set(row));
             }
-            VectorStep::Join { is_and, from, .. } => join(*is_and, operand(registers, source, *from), rows, &mut out),
-            VectorStep::Blend { from, .. } => out.copy_rows(operand(registers, source, *from), rows)?,
-            VectorStep::Narrow { .. } | VectorStep::Widen | VectorStep::Load { .. } => {}
+            Computation::Join { is_and, from } => join(*is_and, operand(registers, source, *from), rows, &mut out),
+            Computation::Blend(from) => out.copy_rows(operand(registers, source, *from), rows)?,
         }
         self.registers[into] = out;
         Ok(())

@@ -4,7 +4,7 @@ mod aggregates;
 mod frames;
 
 use self::aggregates::FrameAggregate;
-use self::frames::{FrameEnd, FrameFinder, Partition, Place, check_offset, has_offset};
+use self::frames::{FrameEnd, FrameFinder, Partition, PeerPosition, check_offset, has_offset};
 use super::context::*;
 use super::expr::Evaluate;
 use super::sort::compare_values;
@@ -150,7 +150,7 @@ struct CurrentRow<'a> {
     /// The values of all rows of the partition, so many of each.
     rows: &'a [Datum],
     width: usize,
-    place: Place,
+    place: PeerPosition,
     /// The row's frame: the first row and the one behind the last.
     frame: (usize, usize),
 }
@@ -410,7 +410,7 @@ impl WindowState {
         check_offset(&plan.end, &end_offset, "ending")?;
         let uses_frame = plan.functions.iter().any(uses_frame);
         let mut results = self.results.iter_mut();
-        let mut place = Place { row: 0, group: 0 };
+        let mut place = PeerPosition { row: 0, group: 0 };
         for row in 0..partition.rows {
             if row % 1024 == 0 {
                 cx.park.checkpoint()?;
@@ -438,7 +438,7 @@ impl WindowState {
 impl CurrentRow<'_> {
     /// The value of a function that is no aggregate.
     fn function(&self, f: &WindowFn, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
-        let CurrentRow { plan, partition: p, place: Place { row: i, group }, frame, .. } = *self;
+        let CurrentRow { plan, partition: p, place: PeerPosition { row: i, group }, frame, .. } = *self;
         let total = p.rows;
         let (rank, peer_end) = p.group(group);
         let arg = |n: usize, at: usize, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Datum> {

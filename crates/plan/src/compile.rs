@@ -281,8 +281,7 @@ impl Planner<'_> {
             }
         };
         let immutable = f.volatility == b'i' && support != Support::SessionZone;
-        let vector = descriptor.and_then(|d| d.vector).filter(|_| strict);
-        let call = ScalarCall { f: func, strict, is_volatile: f.volatility == b'v', vector };
+        let call = scalar_call(f, func, strict);
         let c = match <Box<[CExpr; 1]>>::try_from(args) {
             Ok(one) => {
                 let [arg] = *one;
@@ -596,9 +595,7 @@ impl Planner<'_> {
             let [arg, _] = args;
             return super::collated::member_of_constants(ty, arg, &a.elements, negator);
         }
-        let vector = functions::descriptor(func.oid).and_then(|d| d.vector).filter(|_| func.strict);
-        let call = ScalarCall { f, strict: func.strict, is_volatile: func.volatility == b'v', vector };
-        Ok(CExpr::ScalarArray { call, any, args: Box::new(args) })
+        Ok(CExpr::ScalarArray { call: scalar_call(func, f, func.strict), any, args: Box::new(args) })
     }
 
     /// The subplan of a subquery. A condition is compiled for each plan that is compared, and all have the same one.
@@ -689,6 +686,12 @@ impl Planner<'_> {
         }
         Ok(Some(out))
     }
+}
+
+/// The call of a built-in function, which may be strict or made to look at NULLs itself.
+fn scalar_call(f: &FuncExpr, function: ScalarFn, strict: bool) -> ScalarCall {
+    let vector = functions::descriptor(f.oid).and_then(|d| d.vector).filter(|_| strict);
+    ScalarCall { f: function, strict, is_volatile: f.volatility == b'v', vector }
 }
 
 /// Do values of both types use the same variant of Datum?

@@ -225,7 +225,11 @@ pub struct AggSpec {
 pub const COUNT_ANY: Oid = 2147;
 
 impl AggSpec {
-    /// Does only the number of different arguments count?
+    /// Are its arguments kept until the group's end?
+    pub fn keeps_arguments(&self) -> bool {
+        !self.order.is_empty() || self.distinct || self.within_group
+    }
+    /// Does only the number of different arguments count? Then nobody wants them in order, nor the arguments themselves.
     pub fn counts_different(&self) -> bool {
         self.oid == COUNT_ANY && self.distinct && self.order.is_empty()
     }

@@ -64,29 +64,30 @@ pub enum VectorStep {
         /// Only some of the rows that the program is for are asked for.
         is_nested: bool,
     },
+    /// Writes a register, which the step does not read but where it says so.
+    Compute { into: usize, what: Computation },
+    /// Goes on with those rows for which the condition is so; if there are none, at the step with this number.
+    Narrow { by: VectorOperand, to: Truth, if_none: usize },
+    /// Goes on with the rows from before the last `Narrow`.
+    Widen,
+}
+
+/// What a register gets.
+pub enum Computation {
     /// A value that is the same for all rows.
-    Constant {
-        value: CExpr,
-        into: usize,
-    },
+    Constant(CExpr),
     Call {
         operation: VectorOperation,
         args: Box<[VectorOperand]>,
-        into: usize,
     },
-    Not {
-        arg: VectorOperand,
-        into: usize,
-    },
+    Not(VectorOperand),
     IsNull {
         arg: VectorOperand,
         negated: bool,
-        into: usize,
     },
     BoolTest {
         arg: VectorOperand,
         test: BoolTestKind,
-        into: usize,
     },
     /// Is the value one of a set's?
     InSet {
@@ -95,38 +96,21 @@ pub enum VectorStep {
         set: Arc<kilndb_base::hash::HashSet<Vec<u8>>>,
         has_null: bool,
         negated: bool,
-        into: usize,
     },
     /// The value of an expression that is evaluated one row after the other, from these columns of them.
     Rowwise {
         value: CExpr,
         columns: Box<[usize]>,
-        into: usize,
     },
-    /// Begins a result with one value; None: NULL.
-    Begin {
-        value: Option<bool>,
-        into: usize,
-    },
-    /// `into AND from`, or `into OR from`.
+    /// The beginning of a result; None: NULL.
+    Begin(Option<bool>),
+    /// What the register has, AND or OR another value.
     Join {
         is_and: bool,
         from: VectorOperand,
-        into: usize,
     },
-    /// Takes over the values of the present rows.
-    Blend {
-        from: VectorOperand,
-        into: usize,
-    },
-    /// Goes on with those rows for which the condition is so; if there are none, at the step with this number.
-    Narrow {
-        by: VectorOperand,
-        to: Truth,
-        if_none: usize,
-    },
-    /// Goes on with the rows from before the last `Narrow`.
-    Widen,
+    /// What the register has, and other values for the present rows.
+    Blend(VectorOperand),
 }
 
 /// The steps that compute some expressions.
@@ -210,34 +194,40 @@ impl ValuesBuilder {
     pub fn finish(self) -> VectorProgram {
         self.builder.finish(self.results)
     }
+    /// As [`ValuesBuilder::finish`], over rows of so many columns.
+    fn finish_over(self, width: usize) -> ValuesProgram {
+        let program = self.finish();
+        let is_used = (0..width).map(|column| program.columns.contains(&column)).collect();
+        ValuesProgram { program, is_used }
+    }
 }
 
-/// Grouping keys and the arguments of aggregates.
-pub struct AggregateProgram {
-    /// Its results: the keys, then for each aggregate its condition, if it has one, and its arguments.
+/// A list of expressions over the rows of an input.
+pub struct ValuesProgram {
     pub program: VectorProgram,
     /// By column of the input: is it used?
     pub is_used: Vec<bool>,
 }
 
-/// An aggregation's program, made when it is first wanted. None: rows have to be taken one after the other, because of a
+/// An aggregation's program, made when it is first wanted. Its results are the keys, then for each aggregate its
+/// condition, if it has one, and its arguments. None: rows have to be taken one after the other, because of a
 /// call, or because an aggregate keeps its arguments.
 #[derive(Default)]
-pub struct LazyAggregateProgram(OnceLock<Option<AggregateProgram>>);
+pub struct LazyAggregateProgram(OnceLock<Option<ValuesProgram>>);
 
 impl LazyAggregateProgram {
-    pub fn of(&self, groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option<&AggregateProgram> {
+    pub fn of(&self, groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option<&ValuesProgram> {
         self.0.get_or_init(|| aggregate_program(groups, aggs, width)).as_ref()
     }
 }
 
-fn aggregate_program(groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option<AggregateProgram> {
+fn aggregate_program(groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option<ValuesProgram> {
     let mut values = ValuesBuilder::default();
     for group in groups {
         values.add(group).then_some(())?;
     }
     for a in aggs {
-        if (a.distinct && !a.counts_different()) || !a.order.is_empty() || a.within_group {
+        if a.keeps_arguments() && !a.counts_different() {
             return None;
         }
         let done = match &a.filter {
@@ -246,16 +236,7 @@ fn aggregate_program(groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option
         };
         done.then_some(())?;
     }
-    let program = values.finish();
-    let is_used = (0..width).map(|column| program.columns.contains(&column)).collect();
-    Some(AggregateProgram { program, is_used })
-}
-
-/// A list of expressions over the rows of an input.
-pub struct ValuesProgram {
-    pub program: VectorProgram,
-    /// By column of the input: is it used?
-    pub is_used: Vec<bool>,
+    Some(values.finish_over(width))
 }
 
 /// A projection's program, made when it is first wanted.
@@ -267,15 +248,9 @@ impl LazyValuesProgram {
     pub fn of(&self, exprs: &[CExpr], width: usize) -> Option<&ValuesProgram> {
         let make = || {
             let mut values = ValuesBuilder::default();
-            let program = exprs.iter().all(|e| values.add(e)).then(|| values.finish())?;
-            let is_used = (0..width).map(|column| program.columns.contains(&column)).collect();
-            Some(ValuesProgram { program, is_used })
+            exprs.iter().all(|e| values.add(e)).then(|| values.finish_over(width))
         };
         self.0.get_or_init(make).as_ref()
-    }
-    /// The program, if it is wanted and was made before.
-    pub fn of_known(&self, is_wanted: bool) -> Option<&ValuesProgram> {
-        self.0.get().filter(|_| is_wanted)?.as_ref()
     }
 }
 
@@ -382,18 +357,21 @@ impl ProgramBuilder {
             self.steps.push(VectorStep::Load { column, is_nested: self.depth > 0 });
         }
     }
+    fn compute(&mut self, into: usize, what: Computation) {
+        self.steps.push(VectorStep::Compute { into, what });
+    }
     /// A step that writes a register of its own.
-    fn step(&mut self, make: impl FnOnce(usize) -> VectorStep) -> Option<VectorOperand> {
+    fn step(&mut self, what: Computation) -> Option<VectorOperand> {
         let into = self.register();
-        self.steps.push(make(into));
+        self.compute(into, what);
         Some(VectorOperand::Register(into))
     }
     /// A step that need not be there twice.
-    fn shared(&mut self, key: StepKey, make: impl FnOnce(usize) -> VectorStep) -> Option<VectorOperand> {
+    fn shared(&mut self, key: StepKey, what: Computation) -> Option<VectorOperand> {
         if let Some((_, register)) = self.known.iter().find(|(known, _)| *known == key) {
             return Some(VectorOperand::Register(*register));
         }
-        let made = self.step(make);
+        let made = self.step(what);
         if let Some(VectorOperand::Register(register)) = made {
             self.known.push((key, register));
         }
@@ -430,7 +408,7 @@ impl ProgramBuilder {
             VectorOperation::Cast { f, typmod, explicit, .. } => (f as usize, (typmod, explicit)),
         };
         let key = StepKey::Call { function, detail, args: args.clone() };
-        self.shared(key, |into| VectorStep::Call { operation, args, into })
+        self.shared(key, Computation::Call { operation, args })
     }
 
     /// Where the expression's values will be. None: no program can compute it.
@@ -440,13 +418,9 @@ impl ProgramBuilder {
                 self.load(*column);
                 Some(VectorOperand::Column(*column))
             }
-            CExpr::Param(n) => {
-                self.shared(StepKey::Parameter(*n), |into| VectorStep::Constant { value: e.clone(), into })
-            }
-            CExpr::Once { index, .. } => {
-                self.shared(StepKey::Once(*index), |into| VectorStep::Constant { value: e.clone(), into })
-            }
-            CExpr::Const(_) | CExpr::ExecParam(_) => self.step(|into| VectorStep::Constant { value: e.clone(), into }),
+            CExpr::Param(n) => self.shared(StepKey::Parameter(*n), Computation::Constant(e.clone())),
+            CExpr::Once { index, .. } => self.shared(StepKey::Once(*index), Computation::Constant(e.clone())),
+            CExpr::Const(_) | CExpr::ExecParam(_) => self.step(Computation::Constant(e.clone())),
             CExpr::Call1 { call, .. } | CExpr::Call2 { call, .. } | CExpr::Call { call, .. } if call.is_volatile => {
                 None
             }
@@ -465,20 +439,20 @@ impl ProgramBuilder {
             CExpr::Or(list) => self.logic(false, list),
             CExpr::Not(arg) => {
                 let arg = self.value(arg)?;
-                self.step(|into| VectorStep::Not { arg, into })
+                self.step(Computation::Not(arg))
             }
             CExpr::IsNull { arg, negated, row: false } => {
                 let arg = self.value(arg)?;
-                self.step(|into| VectorStep::IsNull { arg, negated: *negated, into })
+                self.step(Computation::IsNull { arg, negated: *negated })
             }
             CExpr::BoolTest { arg, test } => {
                 let arg = self.value(arg)?;
-                self.step(|into| VectorStep::BoolTest { arg, test: *test, into })
+                self.step(Computation::BoolTest { arg, test: *test })
             }
             CExpr::InSet { ty, arg, set, has_null, negated } => {
                 let arg = self.value(arg)?;
                 let (ty, set, has_null, negated) = (*ty, set.clone(), *has_null, *negated);
-                self.step(|into| VectorStep::InSet { arg, ty, set, has_null, negated, into })
+                self.step(Computation::InSet { arg, ty, set, has_null, negated })
             }
             CExpr::ScalarArray { call, any, args } if !call.is_volatile => match elements(&args[1]) {
                 Some(elements) => self.any_of(*call, *any, &args[0], &elements),
@@ -491,13 +465,22 @@ impl ProgramBuilder {
     }
 
     fn logic(&mut self, is_and: bool, list: &[CExpr]) -> Option<VectorOperand> {
+        self.joined(is_and, list.len(), |builder, at| builder.value(&list[at]))
+    }
+    /// The AND or OR of so many conditions, each computed for the rows that those before it leave undecided.
+    fn joined(
+        &mut self,
+        is_and: bool,
+        count: usize,
+        mut condition: impl FnMut(&mut ProgramBuilder, usize) -> Option<VectorOperand>,
+    ) -> Option<VectorOperand> {
         let into = self.register();
-        self.steps.push(VectorStep::Begin { value: Some(is_and), into });
+        self.compute(into, Computation::Begin(Some(is_and)));
         let mut narrowed = Vec::new();
-        for (i, e) in list.iter().enumerate() {
-            let from = self.value(e)?;
-            self.steps.push(VectorStep::Join { is_and, from, into });
-            if i + 1 < list.len() {
+        for at in 0..count {
+            let from = condition(self, at)?;
+            self.compute(into, Computation::Join { is_and, from });
+            if at + 1 < count {
                 let undecided = if is_and { Truth::NotFalse } else { Truth::NotTrue };
                 narrowed.push(self.narrow(VectorOperand::Register(into), undecided));
             }
@@ -510,48 +493,37 @@ impl ProgramBuilder {
     fn any_of(&mut self, call: ScalarCall, any: bool, x: &CExpr, elements: &[CExpr]) -> Option<VectorOperand> {
         let x = self.value(x)?;
         let elements = self.values(elements)?;
-        let into = self.register();
-        self.steps.push(VectorStep::Begin { value: Some(!any), into });
-        let mut narrowed = Vec::new();
-        for (i, element) in elements.iter().enumerate() {
-            let args: Box<[VectorOperand]> = Box::new([x, *element]);
-            let operation = VectorOperation::Scalar(call);
-            let from = self.step(|into| VectorStep::Call { operation, args, into })?;
-            self.steps.push(VectorStep::Join { is_and: !any, from, into });
-            if i + 1 < elements.len() {
-                let undecided = if any { Truth::NotTrue } else { Truth::NotFalse };
-                narrowed.push(self.narrow(VectorOperand::Register(into), undecided));
-            }
-        }
-        narrowed.into_iter().rev().for_each(|n| self.widen(n));
-        Some(VectorOperand::Register(into))
+        let operation = VectorOperation::Scalar(call);
+        self.joined(!any, elements.len(), |builder, at| {
+            builder.step(Computation::Call { operation, args: Box::new([x, elements[at]]) })
+        })
     }
 
     fn case(&mut self, whens: &[(CExpr, CExpr)], otherwise: &CExpr) -> Option<VectorOperand> {
         let into = self.register();
-        self.steps.push(VectorStep::Begin { value: None, into });
+        self.compute(into, Computation::Begin(None));
         let mut narrowed = Vec::new();
         for (when, then) in whens {
             let by = self.value(when)?;
             let chosen = self.narrow(by, Truth::True);
             let from = self.value(then)?;
-            self.steps.push(VectorStep::Blend { from, into });
+            self.compute(into, Computation::Blend(from));
             self.widen(chosen);
             narrowed.push(self.narrow(by, Truth::NotTrue));
         }
         let from = self.value(otherwise)?;
-        self.steps.push(VectorStep::Blend { from, into });
+        self.compute(into, Computation::Blend(from));
         narrowed.into_iter().rev().for_each(|n| self.widen(n));
         Some(VectorOperand::Register(into))
     }
 
     fn coalesce(&mut self, list: &[CExpr]) -> Option<VectorOperand> {
         let into = self.register();
-        self.steps.push(VectorStep::Begin { value: None, into });
+        self.compute(into, Computation::Begin(None));
         let mut narrowed = Vec::new();
         for (i, e) in list.iter().enumerate() {
             let from = self.value(e)?;
-            self.steps.push(VectorStep::Blend { from, into });
+            self.compute(into, Computation::Blend(from));
             if i + 1 < list.len() {
                 narrowed.push(self.narrow(VectorOperand::Register(into), Truth::Null));
             }
@@ -568,7 +540,7 @@ impl ProgramBuilder {
         columns.sort_unstable();
         columns.dedup();
         columns.iter().for_each(|column| self.load(*column));
-        self.step(|into| VectorStep::Rowwise { value: e.clone(), columns: columns.into(), into })
+        self.step(Computation::Rowwise { value: e.clone(), columns: columns.into() })
     }
 }
 

@@ -80,17 +80,20 @@ const SHORT_BYTES: usize = 128;
 const BLANKS: &str = "                                                                ";
 /// A value of bpchar as it is compared and as other types of strings take it: without the blanks at its end.
 pub(crate) fn without_padding(text: &str) -> &str {
+    // A blank is a whole character, so the end of the bytes is the end of one.
+    &text[..without_blanks(text.as_bytes()).len()]
+}
+/// The bytes of a text without the blanks at its end.
+pub(crate) fn without_blanks(mut bytes: &[u8]) -> &[u8] {
     // Eight bytes at a time: all rows of a COPY into char(n) come this way.
     const WORD: [u8; 8] = [b' '; 8];
-    let mut bytes = text.as_bytes();
     while let Some(rest) = bytes.strip_suffix(&WORD) {
         bytes = rest;
     }
     while let Some(rest) = bytes.strip_suffix(b" ") {
         bytes = rest;
     }
-    // A blank is a whole character, so this is the end of one.
-    &text[..bytes.len()]
+    bytes
 }
 pub(crate) fn parse_bit(type_oid: Oid, text: &str, typmod: i32) -> Result<Datum> {
     let bits = match text.as_bytes().first() {

@@ -121,7 +121,7 @@ impl PhysicalType {
 }
 
 #[cold]
-fn corrupted() -> Error {
+pub(crate) fn corrupted() -> Error {
     Error::corrupted("stored row does not match its description")
 }
 
@@ -772,8 +772,7 @@ pub fn decode_at(column: &ColumnLayout, bytes: &[u8], start: u32) -> Result<Datu
     if start == NO_VALUE {
         return Ok(Datum::Null);
     }
-    let bytes = bytes.get(start as usize..).ok_or_else(corrupted)?;
-    get_wanted(column, ColumnFetch::Value, &mut ByteReader::new(bytes)).ok_or_else(corrupted)
+    decode_wanted_at(column, bytes.get(start as usize..).ok_or_else(corrupted)?)
 }
 /// The value of a column that `bytes` begin with.
 pub(crate) fn decode_wanted_at(column: &ColumnLayout, bytes: &[u8]) -> Result<Datum> {

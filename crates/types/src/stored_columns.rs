@@ -12,16 +12,11 @@
 //! Must not know: conditions, plans, pages.
 
 use crate::cast::padding_of;
-use crate::row::{ColumnFetch, ColumnLayout, NO_VALUE, PhysicalType, RowDescriptor, decode_wanted_at};
+use crate::row::{ColumnFetch, ColumnLayout, NO_VALUE, PhysicalType, RowDescriptor, corrupted, decode_wanted_at};
 use crate::vector::{BytesKind, IntegerKind, Rows, Vector, VectorValues};
 use crate::{Datum, row};
 use kilndb_base::bytes::ByteReader;
 use kilndb_base::{Error, Result, RowId};
-
-#[cold]
-fn corrupted() -> Error {
-    Error::corrupted("stored row does not match its description")
-}
 
 /// The rows of a batch: their bytes one after the other, and each one's id, start and end.
 #[derive(Clone, Copy)]

@@ -7,12 +7,12 @@
 //! that fails can be taken one row after the other instead.
 
 use super::{AggregateState, COUNT_STAR, GroupAggregate, RowScratch, of_set};
-use crate::columns::ColumnBatch;
+use crate::columns::{ColumnBatch, row_of};
 use crate::context::*;
 use crate::vector_program::ProgramState;
 use kilndb_base::{Oid, Result};
 use kilndb_plan::node::COUNT_ANY;
-use kilndb_plan::program::{AggregateProgram, VectorOperand};
+use kilndb_plan::program::{ValuesProgram, VectorOperand};
 use kilndb_plan::{AggSpec, Op, PlanNode};
 use kilndb_spill::SpillPartitions;
 use kilndb_types::Datum;
@@ -51,7 +51,7 @@ struct GroupingSet<'a> {
 /// The values of a batch: those of keys and arguments.
 #[derive(Clone, Copy)]
 struct BatchValues<'a> {
-    program: &'a AggregateProgram,
+    program: &'a ValuesProgram,
     state: &'a ProgramState,
     columns: &'a [Vector],
 }
@@ -65,7 +65,7 @@ impl<'a> BatchValues<'a> {
 
 impl AggregateState {
     /// The program to take in the input as columns by. None: it has rows, or calls that want one row after the other.
-    fn column_program<'n>(&self, node: &'n PlanNode) -> Option<&'n AggregateProgram> {
+    fn column_program<'n>(&self, node: &'n PlanNode) -> Option<&'n ValuesProgram> {
         let Op::Aggregate { input, groups, aggs, program, .. } = &node.op else { return None };
         self.unary.input.has_columns().then(|| program.of(groups, aggs, input.width)).flatten()
     }
@@ -87,47 +87,29 @@ impl AggregateState {
     fn take_columns(
         &mut self,
         node: &Arc<PlanNode>,
-        program: &AggregateProgram,
+        program: &ValuesProgram,
         scratch: &mut ColumnScratch,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let mut rows = RowScratch::default();
+        let (mut rows, mut row) = (RowScratch::default(), Vec::new());
         while self.unary.input.fill_columns((&mut scratch.batch, &program.is_used), rt, cx)? {
             let (columns, left) = scratch.batch.parts();
-            match scratch.program.run(&program.program, columns, left, rt, cx) {
-                Ok(()) => self.add_batch(node, program, scratch, cx)?,
-                Err(error) if error.is_interruption() => return Err(error),
-                // The rows will tell which of them fails, and how.
-                Err(_) => self.take_each(node, scratch, &mut rows, rt, cx)?,
+            match scratch.program.run(&program.program, columns, left, rt, cx)? {
+                true => self.add_batch(node, program, scratch, cx)?,
+                false => left.try_each(|position| {
+                    row_of(columns, &program.is_used, position, &mut row)?;
+                    self.take_row(&node.op, &row, &mut rows, rt, cx)
+                })?,
             }
         }
         Ok(())
     }
 
-    /// Takes in the rows of a batch one after the other.
-    fn take_each(
-        &mut self,
-        node: &Arc<PlanNode>,
-        scratch: &mut ColumnScratch,
-        rows: &mut RowScratch,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        let mut row = Vec::new();
-        let (columns, left) = scratch.batch.parts();
-        let Op::Aggregate { program, groups, aggs, .. } = &node.op else { return Ok(()) };
-        let is_used = program.of(groups, aggs, columns.len()).map_or(&[][..], |program| &program.is_used);
-        left.try_each(|position| {
-            row_of(columns, is_used, position, &mut row)?;
-            self.take_row(&node.op, &row, rows, rt, cx)
-        })
-    }
-
     fn add_batch(
         &mut self,
         node: &Arc<PlanNode>,
-        program: &AggregateProgram,
+        program: &ValuesProgram,
         scratch: &mut ColumnScratch,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
@@ -226,15 +208,6 @@ impl AggregateState {
         let (level, budget) = (self.level, cx.hash_mem_bytes);
         self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget)).push(key, &whole, cx.io())
     }
-}
-
-/// The used columns of a row as values, NULL for the others.
-fn row_of(columns: &[Vector], is_used: &[bool], position: usize, row: &mut Vec<Datum>) -> Result<()> {
-    row.clear();
-    for (column, is_used) in columns.iter().zip(is_used) {
-        row.push(if *is_used { column.get(position)? } else { Datum::Null });
-    }
-    Ok(())
 }
 
 /// The rows of a batch by group.

@@ -10,7 +10,7 @@
 //! 2. Behind a row's pairs stands an end in the list, if the kind of join asks whether the row has found a partner.
 
 use super::{HashJoinState, keeps_table, keeps_unmatched};
-use crate::columns::{ColumnBatch, ColumnInput};
+use crate::columns::{ColumnBatch, ColumnInput, row_of};
 use crate::context::*;
 use crate::expr::Evaluate;
 use crate::hash::ENTRY_BYTES;
@@ -108,11 +108,7 @@ impl BatchKeys<'_> {
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let (columns, rows) = batch.parts();
-        match state.run(self.program, columns, rows, rt, cx) {
-            Ok(()) => Ok(true),
-            Err(error) if error.is_interruption() => Err(error),
-            Err(_) => Ok(false),
-        }
+        state.run(self.program, columns, rows, rt, cx)
     }
     /// The key of a row, written to `out`; empty if there is NULL in it.
     fn write(&self, state: &ProgramState, columns: &[Vector], row: usize, out: &mut Vec<u8>) -> Result<()> {
@@ -132,10 +128,7 @@ impl BatchKeys<'_> {
         let (columns, rows) = batch.parts();
         let mut values = Vec::new();
         rows.try_each(|row| {
-            values.clear();
-            for (column, is_used) in columns.iter().zip(self.is_used) {
-                values.push(if *is_used { column.get(row)? } else { Datum::Null });
-            }
+            row_of(columns, self.is_used, row, &mut values)?;
             self.exprs.iter().try_for_each(|e| e.eval(&values, rt, cx).map(drop))
         })?;
         Err(Error::internal("a key that fails for no row"))
@@ -233,10 +226,7 @@ impl HashJoinState {
             self.start_columns(node, program, state, is_used, rt, cx)?;
         }
         if state.goes_by_rows {
-            if state.rows.width != is_used.len() || state.rows.max == 0 {
-                state.rows = Batch::new(is_used.len());
-            }
-            state.rows.clear();
+            state.rows.start(is_used.len());
             self.next(&mut state.rows, rt, cx)?;
             out.take_values(&mut state.rows, is_used);
             return Ok(());
@@ -340,13 +330,10 @@ impl HashJoinState {
         let table = std::mem::take(&mut state.table);
         let mut read = 0;
         let mut before = |row: &mut Vec<Datum>| {
-            row.clear();
             if read == table.count() {
                 return Ok(false);
             }
-            for (column, is_used) in table.columns.iter().zip(of_build) {
-                row.push(if *is_used { column.get(read)? } else { Datum::Null });
-            }
+            row_of(&table.columns, of_build, read, row)?;
             read += 1;
             Ok(true)
         };
@@ -490,9 +477,9 @@ impl JoinColumns {
         gather((&mut self.pair_columns, &is_used), (input, table), &lists)?;
         let rows = Rows::Listed(&asked, self.pairs.len());
         let columns = self.pair_columns.as_mut_slice();
-        match self.on.filter((program, &mut self.passed), columns, rows, rt, cx) {
-            Err(error) if !error.is_interruption() => self.ask_each_pair((on, &is_used), &asked, kind, rt, cx),
-            done => done,
+        match self.on.filter((program, &mut self.passed), columns, rows, rt, cx)? {
+            true => Ok(()),
+            false => self.ask_each_pair((on, &is_used), &asked, kind, rt, cx),
         }
     }
 
@@ -514,10 +501,7 @@ impl JoinColumns {
             if settled == Some(probe) {
                 continue;
             }
-            values.clear();
-            for (column, is_used) in self.pair_columns.iter().zip(is_used) {
-                values.push(if *is_used { column.get(*at as usize)? } else { Datum::Null });
-            }
+            row_of(&self.pair_columns, is_used, *at as usize, &mut values)?;
             if on.is_true(&values, rt, cx)? {
                 self.passed.push(*at);
                 settled = matches!(kind, JoinKind::Semi | JoinKind::Anti).then_some(probe);

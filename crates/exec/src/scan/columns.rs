@@ -151,18 +151,12 @@ impl ScanProgress {
         gathered: &mut GatheredRows,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
-        let heap = self.heap(source.scan, source.leaf)?;
-        if self.block == 0 {
-            heap.begin_scan(&cx.snapshot)?;
-            self.tally.scans += 1;
-        }
+        let heap = self.begin_blocks(source, cx)?;
         gathered.left.clear();
         gathered.next = 0;
         gathered.is_begun = false;
         gathered.is_unjudged = true;
-        gathered.vectors.resize_with(source.scan.outputs.len(), Vector::default);
         gathered.loaded.clear();
-        gathered.loaded.resize(source.scan.outputs.len(), Loaded::Not);
         self.rows.clear();
         if self.is_read || self.ends_with_block {
             return Ok(false);
@@ -202,16 +196,11 @@ impl ScanProgress {
         }
         let condition = source.scan.program.of(source.scan.filter.as_ref());
         let Some(program) = &condition.program else { return Ok(false) };
+        gathered.start_columns(source.scan.outputs.len());
         let mut columns = gathered_columns!(self, gathered, source);
         let list = (program, &mut gathered.left);
-        match gathered.program.filter(list, &mut columns, Rows::All(count), rt, cx) {
-            Err(error) if error.is_interruption() => return Err(error),
-            // The rows will tell which of them fails, and how.
-            Err(_) => {
-                gathered.left.clear();
-                return Ok(false);
-            }
-            Ok(()) => {}
+        if !gathered.program.filter(list, &mut columns, Rows::All(count), rt, cx)? {
+            return Ok(false);
         }
         if let Some(rest) = &condition.rest {
             let found = std::mem::take(&mut gathered.left);
@@ -348,10 +337,8 @@ impl ScanProgress {
             }
         }
         let count = self.rows.rows.len();
-        let rows = match gathered.left.len() == count {
-            true => Rows::All(count),
-            false => Rows::Listed(&gathered.left, count),
-        };
+        gathered.start_columns(source.scan.outputs.len());
+        let rows = Rows::of(&gathered.left, count);
         let mut columns = gathered_columns!(self, gathered, source);
         for (column, _) in is_used.iter().enumerate().filter(|(_, is_used)| **is_used) {
             columns.load(column, rows, rows)?;
@@ -367,6 +354,11 @@ impl ScanProgress {
 }
 
 impl GatheredRows {
+    /// No column of the rows is loaded, if they have not had columns before.
+    fn start_columns(&mut self, count: usize) {
+        self.vectors.resize_with(count, Vector::default);
+        self.loaded.resize(count, Loaded::Not);
+    }
     /// Keeps a failure, and nothing of the rows behind it.
     fn fail(&mut self, error: Error) {
         self.failure = Some(error);

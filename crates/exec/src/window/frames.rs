@@ -67,7 +67,7 @@ pub(super) enum FrameEnd {
 
 /// A row and the number of its group of peers.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct PeerPosition {
     pub row: usize,
     pub group: usize,
 }
@@ -100,7 +100,7 @@ impl<'a> FrameFinder<'a> {
         &mut self,
         b: &CFrameBound,
         offset: &Datum,
-        place: Place,
+        place: PeerPosition,
         which: FrameEnd,
         cx: &ExecContext<'_>,
     ) -> Result<usize> {
@@ -128,7 +128,7 @@ impl<'a> FrameFinder<'a> {
         })
     }
 
-    fn edge_of_peers(&self, place: Place, which: FrameEnd) -> usize {
+    fn edge_of_peers(&self, place: PeerPosition, which: FrameEnd) -> usize {
         let (start, end) = self.partition.group(place.group);
         if which == FrameEnd::Start { start } else { end }
     }
@@ -137,7 +137,7 @@ impl<'a> FrameFinder<'a> {
     fn range_edge(
         &mut self,
         offset: &Datum,
-        place: Place,
+        place: PeerPosition,
         which: FrameEnd,
         following: bool,
         cx: &ExecContext<'_>,

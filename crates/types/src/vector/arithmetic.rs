@@ -185,27 +185,26 @@ pub(super) fn date_subtract(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) 
 
 /// Copies words to another kind.
 #[inline(always)]
-fn converted(rows: Rows<'_>, args: &[&Vector], f: impl FnOnce(&Vector, &[i64]) -> bool) -> bool {
+fn converted(args: &[&Vector], f: impl FnOnce(&Vector, &[i64]) -> bool) -> bool {
     let [a] = *args else { return false };
     let VectorValues::Integers(kind, x) = &a.values else { return false };
-    let _ = rows;
     kind.is_number() && f(a, x)
 }
 pub(super) fn to_int8(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
-    converted(rows, args, |a, x| {
+    converted(args, |a, x| {
         let found = out.start_integers(IntegerKind::Int8, rows.positions());
         rows.each(|row| found[row] = x[a.at(row)]);
         true
     })
 }
 pub(super) fn to_numeric(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
-    converted(rows, args, |a, x| {
+    converted(args, |a, x| {
         let found = out.start_decimals(0, rows.positions());
         fill(rows, found, |row| short(x[a.at(row)]))
     })
 }
 pub(super) fn to_float8(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
-    converted(rows, args, |a, x| {
+    converted(args, |a, x| {
         let found = out.start_doubles(rows.positions());
         rows.each(|row| found[row] = x[a.at(row)] as f64);
         true

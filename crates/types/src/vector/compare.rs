@@ -2,6 +2,8 @@
 
 use super::bytes::{ByteColumn, BytesKind};
 use super::{IntegerKind, Rows, Vector, VectorValues};
+use crate::cast::without_blanks;
+use crate::datetime::calendar::USECS_PER_DAY;
 use crate::functions::descriptor::IntOp;
 use crate::key::compare_f64;
 use std::cmp::Ordering;
@@ -115,7 +117,6 @@ fn scaled<J: Judge>(
 
 /// The days up to which a date is surely a timestamp. Those beyond, and the infinite ones, are for the function itself.
 const PLAIN_DAYS_MAX: i64 = 100_000_000;
-const DAY_MICROS: i64 = 86_400_000_000;
 
 /// Compares dates with timestamps; `are_days` says which side has dates.
 fn with_days<J: Judge>(
@@ -130,7 +131,7 @@ fn with_days<J: Judge>(
         return false;
     }
     let found = out.start_bools(rows.positions());
-    let (left, right) = (if are_days.0 { DAY_MICROS } else { 1 }, if are_days.1 { DAY_MICROS } else { 1 });
+    let (left, right) = (if are_days.0 { USECS_PER_DAY } else { 1 }, if are_days.1 { USECS_PER_DAY } else { 1 });
     pairs(rows, (a, b), (x, y), |row, x, y| found[row] = J::of(x * left, y * right));
     true
 }
@@ -165,13 +166,6 @@ fn text_comparison<J: Judge>(rows: Rows<'_>, args: &[&Vector], out: &mut Vector)
     let found = out.start_bools(rows.positions());
     byte_pairs(rows, (a, b), (x, y), |row, x, y| found[row] = J::of(x, y));
     true
-}
-
-fn without_blanks(mut bytes: &[u8]) -> &[u8] {
-    while let [rest @ .., b' '] = bytes {
-        bytes = rest;
-    }
-    bytes
 }
 
 /// Compares values of character(n), whose blanks at the end do not count.

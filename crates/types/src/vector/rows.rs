@@ -10,6 +10,10 @@ pub enum Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
+    /// The positions of a list, of so many.
+    pub fn of(list: &'a [u32], positions: usize) -> Rows<'a> {
+        if list.len() == positions { Rows::All(positions) } else { Rows::Listed(list, positions) }
+    }
     /// How many positions a vector has that holds these.
     pub fn positions(self) -> usize {
         match self {
