@@ -8,8 +8,8 @@ mod columns;
 use self::columns::ColumnScratch;
 use super::context::*;
 use super::expr::Evaluate;
-use super::hash::{ENTRY_BYTES, budget_of_reader};
-use super::key_index::KeyIndex;
+use super::hash::{DistinctKeys, budget_of_reader};
+use super::key_index::{KeyBatch, KeyIndex, entry_bytes};
 use super::state::{NodeState, UnaryInput};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::expression::CExpr;
@@ -17,7 +17,7 @@ use kilndb_plan::node::COUNT_ANY;
 use kilndb_plan::{AggSpec, Op, PlanNode};
 use kilndb_spill::{Sorter, SpillCursor, SpillFile, SpillPartitions, row_bytes};
 use kilndb_types::aggregates::Accumulator;
-use kilndb_types::vector::Vector;
+use kilndb_types::vector::{Rows, Vector};
 use kilndb_types::{Datum, key, row};
 use std::sync::Arc;
 
@@ -36,8 +36,17 @@ struct AggregateArguments {
     /// the duplicates then.
     seen: Option<KeyIndex>,
     seen_bytes: usize,
+    /// The different arguments, where only their number counts.
+    counted: Option<Box<CountedArguments>>,
     /// The sort's key of the row at hand.
     key: Vec<u8>,
+}
+
+#[derive(Default)]
+struct CountedArguments {
+    keys: DistinctKeys,
+    /// How many have been seen, without those that had to wait.
+    count: i64,
 }
 
 struct AggregateGroup {
@@ -114,8 +123,9 @@ fn new_slot(a: &AggSpec, budget: usize) -> Result<GroupAggregate> {
     let kept = (a.keeps_arguments() && a.oid != COUNT_STAR).then(|| {
         Box::new(AggregateArguments {
             sorter: Sorter::new(budget),
-            seen: a.distinct.then(KeyIndex::default),
+            seen: (a.distinct && !a.counts_different()).then(KeyIndex::default),
             seen_bytes: 0,
+            counted: a.counts_different().then(Box::default),
             key: Vec::new(),
         })
     });
@@ -253,8 +263,7 @@ impl AggregateState {
         values: Vec<Datum>,
         cx: &ExecContext<'_>,
     ) -> Result<Option<usize>> {
-        let bytes =
-            key.len() + ENTRY_BYTES + size_of::<AggregateGroup>() + row_bytes(&values) + aggs.len() * SLOT_BYTES;
+        let bytes = entry_bytes(key.len()) + size_of::<AggregateGroup>() + row_bytes(&values) + aggs.len() * SLOT_BYTES;
         if self.used_bytes + bytes > cx.hash_mem_bytes && !self.groups.is_empty() {
             if !self.is_part {
                 return Ok(None);
@@ -318,11 +327,7 @@ impl AggregateState {
         done
     }
     fn end_input_with_block(&mut self, ends: bool) {
-        match &mut *self.unary.input {
-            NodeState::Scan(scan) => scan.end_with_block(ends),
-            NodeState::Partitions(scan) => scan.end_with_block(ends),
-            _ => {}
-        }
+        self.unary.input.end_with_block(ends);
     }
 
     /// Adds the groups of another thread's part to those of this one.
@@ -612,9 +617,43 @@ impl GroupAggregate {
     }
 }
 
+impl CountedArguments {
+    /// Takes in arguments that come as a column.
+    fn add(
+        &mut self,
+        a: &AggSpec,
+        (arg, rows): (&Vector, Rows<'_>),
+        keys: &mut KeyBatch,
+        cx: &ExecContext<'_>,
+    ) -> Result<()> {
+        let [ty] = &a.told_apart_types[..] else { return Ok(()) };
+        keys.clear();
+        rows.try_each(|row| if arg.is_null(row) { Ok(()) } else { keys.push(None, &[(arg, *ty)], row) })?;
+        for at in 0..keys.len() {
+            let is_new = self.keys.offer_of(keys, at, |_| Ok(()), cx.hash_mem_bytes, cx.io())?;
+            self.count += i64::from(is_new);
+        }
+        Ok(())
+    }
+    /// Their number, once all have been seen.
+    fn finish(&mut self, cx: &ExecContext<'_>) -> Result<i64> {
+        let mut rest = Batch::new(0);
+        loop {
+            rest.clear();
+            self.keys.drain(&mut rest, cx.hash_mem_bytes, cx.io())?;
+            if rest.rows == 0 {
+                return Ok(self.count);
+            }
+            self.count += rest.rows as i64;
+            cx.park.checkpoint()?;
+        }
+    }
+}
+
 impl AggregateArguments {
     fn bytes(&self) -> usize {
-        self.seen_bytes + self.sorter.memory_bytes()
+        let counted = self.counted.as_ref().map_or(0, |counted| counted.keys.used_bytes());
+        counted + self.seen_bytes + self.sorter.memory_bytes()
     }
 
     /// The sort's key: what ORDER BY says, and for DISTINCT the arguments.
@@ -626,8 +665,7 @@ impl AggregateArguments {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let counts = a.counts_different();
-        if counts && args.iter().any(Datum::is_null) {
+        if a.counts_different() && args.iter().any(Datum::is_null) {
             return Ok(());
         }
         self.key.clear();
@@ -640,32 +678,19 @@ impl AggregateArguments {
             for (d, t) in args.iter().zip(&a.told_apart_types) {
                 key::hash_equal_key(*t, d, &mut self.key)?;
             }
+            if let Some(counted) = &mut self.counted {
+                let is_new = counted.keys.offer(&self.key, &[], cx.hash_mem_bytes, cx.io())?;
+                counted.count += i64::from(is_new);
+                return Ok(());
+            }
             if !self.note_different(from) {
                 return Ok(());
             }
             if self.seen_bytes > cx.work_mem_bytes / 2 {
-                self.give_up_seen(counts, cx)?;
-            } else if counts && self.seen.is_some() {
-                return Ok(());
+                (self.seen, self.seen_bytes) = (None, 0);
             }
         }
-        self.sorter.push(&self.key, if counts { &[] } else { args }, cx.io())
-    }
-
-    /// Takes in an argument of which only the number of different values counts.
-    fn add_counted(&mut self, a: &AggSpec, arg: &Vector, row: usize, cx: &ExecContext<'_>) -> Result<()> {
-        let (false, [ty]) = (arg.is_null(row), &a.told_apart_types[..]) else { return Ok(()) };
-        self.key.clear();
-        arg.append_key(*ty, row, &mut self.key)?;
-        if !self.note_different(0) {
-            return Ok(());
-        }
-        if self.seen_bytes > cx.work_mem_bytes / 2 {
-            self.give_up_seen(true, cx)?;
-        } else if self.seen.is_some() {
-            return Ok(());
-        }
-        self.sorter.push(&self.key, &[], cx.io())
+        self.sorter.push(&self.key, args, cx.io())
     }
 
     /// Notes the arguments, whose key begins at `from`, if they were not seen before. False: they were.
@@ -675,35 +700,8 @@ impl AggregateArguments {
         if seen.insert(key, 0).is_some() {
             return false;
         }
-        self.seen_bytes += key.len() + ENTRY_BYTES;
+        self.seen_bytes += entry_bytes(key.len());
         true
-    }
-
-    /// From now on the sort finds what is equal. Where only the number counts, nothing has been sorted yet.
-    fn give_up_seen(&mut self, counts: bool, cx: &ExecContext<'_>) -> Result<()> {
-        self.seen_bytes = 0;
-        let (io, mut done) = (cx.io(), Ok(()));
-        if let Some(seen) = self.seen.take().filter(|_| counts) {
-            seen.each(|key, _| {
-                if done.is_ok() {
-                    done = self.sorter.push(key, &[], io);
-                }
-            });
-        }
-        done
-    }
-
-    /// How many different arguments there were, if only that counts.
-    fn count_different(&mut self, cx: &mut ExecContext<'_>) -> Result<i64> {
-        if let Some(seen) = self.seen.take() {
-            return Ok(seen.len() as i64);
-        }
-        let mut count = 0;
-        self.each_row(true, cx, &mut |_, _| {
-            count += 1;
-            Ok(())
-        })?;
-        Ok(count)
     }
 
     /// Hands the arguments out in order, equal ones once if they are to be distinct.
@@ -757,9 +755,9 @@ fn finish(a: &AggSpec, slot: &mut GroupAggregate, cx: &mut ExecContext<'_>) -> R
     if a.oid == COUNT_STAR || a.oid == COUNT_ANY {
         let mut count = slot.count;
         if let Some(mut kept) = kept {
-            match a.counts_different() {
-                true => count += kept.count_different(cx)?,
-                false => kept.each(a, cx, &mut |args, _| {
+            match &mut kept.counted {
+                Some(counted) => count += counted.finish(cx)?,
+                None => kept.each(a, cx, &mut |args, _| {
                     count += i64::from(args.first().is_some_and(|d| !d.is_null()));
                     Ok(())
                 })?,

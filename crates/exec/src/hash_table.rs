@@ -4,15 +4,14 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::hash::ENTRY_BYTES;
-use super::key_index::KeyIndex;
+use super::key_index::{KeyIndex, NO_NUMBER, entry_bytes};
 use kilndb_base::{Oid, Result};
 use kilndb_plan::expression::CExpr;
 use kilndb_spill::row_bytes;
 use kilndb_types::{Datum, key};
 
 /// No row.
-pub(super) const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = NO_NUMBER;
 const CHUNK_ROWS: usize = 1024;
 
 /// Rows of one side of a join by key.
@@ -39,7 +38,7 @@ impl HashTable {
         if !key.is_empty() {
             match self.map.insert(key, number) {
                 Some(first) => next = first,
-                None => self.bytes += key.len() + ENTRY_BYTES,
+                None => self.bytes += entry_bytes(key.len()),
             }
         }
         self.next_row.push(next);

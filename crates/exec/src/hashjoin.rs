@@ -7,6 +7,7 @@
 mod columns;
 
 use self::columns::JoinColumns;
+pub(crate) use self::columns::SharedBuild;
 use super::context::*;
 use super::expr::Evaluate;
 use super::hash::budget_of_reader;
@@ -77,6 +78,11 @@ pub(crate) struct HashJoinState {
 /// Does an outer row without a partner belong to the result?
 fn keeps_unmatched(kind: JoinKind) -> bool {
     matches!(kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti)
+}
+
+/// Is there a result for rows of the probe side though the build side has none?
+fn needs_probe(kind: JoinKind) -> bool {
+    !matches!(kind, JoinKind::Inner | JoinKind::Semi | JoinKind::Right)
 }
 
 /// Does a row of the table without a partner belong to the result?
@@ -167,7 +173,7 @@ impl HashJoinState {
             self.spilled = true;
             self.partition_probe(parts, rt, cx)?;
             self.probe_done = true;
-        } else if self.table.count == 0 && matches!(kind, JoinKind::Inner | JoinKind::Semi | JoinKind::Right) {
+        } else if self.table.count == 0 && !needs_probe(*kind) {
             self.probe_done = true;
         }
         Ok(())

@@ -1,8 +1,9 @@
-//! A whole table, or partitioned table, read by several threads.
+//! A whole table, or partitioned table, read by several threads, and joined with others on the way.
 //!
 //! The session and its helpers take the blocks of the table from one counter, those of partitions from one for each, in
-//! the same order. What runs beside the session has a [`RunState`] and an [`ExecContext`] of its own, without catalogs,
-//! session and client: the planner gives only expressions here that need none of these.
+//! the same order. The build sides of hash joins are read by the session alone, before the helpers begin. What runs beside
+//! the session has a [`RunState`] and an [`ExecContext`] of its own, without catalogs, session and client: the planner
+//! gives only expressions here that need none of these.
 //!
 //! Invariants
 //! 1. The session and its helpers read with one snapshot, so that it does not matter which of them reads a row.
@@ -13,6 +14,7 @@
 
 use super::aggregate::{AggregateState, counts_whole_table, has_parts};
 use super::context::*;
+use super::hashjoin::{HashJoinState, SharedBuild};
 use super::partition::LeafPartition;
 use super::partition_scan::{PartitionsState, SharedLeaves};
 use super::routine::TransactionSlot;
@@ -131,6 +133,8 @@ fn helpers<'a>(blocks: u64, rt: &RunState, cx: &ExecContext<'a>) -> Option<(&'a 
 enum SharedInput {
     Table(Arc<AtomicU32>),
     Partitions(SharedLeaves),
+    /// The build side of a hash join that the session has read, and what is shared of the probe side.
+    Join(SharedBuild, Box<SharedInput>),
 }
 
 impl SharedInput {
@@ -147,15 +151,30 @@ impl SharedInput {
                 scan.share(leaves.clone());
                 Ok(NodeState::Partitions(Box::new(scan)))
             }
+            (SharedInput::Join(shared, below), Op::HashJoin { probe, build, .. }) => {
+                let join = HashJoinState::new(node, probe, build).with_shared(below.scan(probe)?, shared.clone());
+                Ok(NodeState::HashJoin(Box::new(join)))
+            }
             _ => Err(Error::internal("partitions are read by something other than a scan of them")),
         }
     }
 }
 
-/// Makes a scan one that helpers may take part in, and says how many blocks it has. None: it does not read a whole
-/// table.
-fn share(input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<(SharedInput, u64)>> {
+/// Makes a scan one that helpers may take part in, and says how many blocks it has; or a hash join, whose probe side they
+/// read, and of which only the columns in `is_used` are wanted. None: it does not read a whole table.
+fn share(
+    input: &mut NodeState,
+    is_used: &[bool],
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<(SharedInput, u64)>> {
     match input {
+        NodeState::HashJoin(join) => {
+            let Some(build) = join.share_build(is_used, rt, cx)? else { return Ok(None) };
+            let of_probe = join.used_of_probe().to_vec();
+            let probe = share(join.probe(), &of_probe, rt, cx)?;
+            Ok(probe.map(|(below, pages)| (SharedInput::Join(build, Box::new(below)), pages)))
+        }
         NodeState::Scan(own) => {
             let Op::SeqScan(scan) = &own.node.op else { return Ok(None) };
             let Some(heap) = &scan.heap else { return Ok(None) };
@@ -182,7 +201,8 @@ pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut 
     if helpers(u64::MAX, rt, cx).is_none() || !aggs.iter().all(has_parts) {
         return Ok(());
     }
-    let Some((shared, pages)) = share(&mut state.unary.input, rt, cx)? else { return Ok(()) };
+    let is_used = state.used_columns().to_vec();
+    let Some((shared, pages)) = share(&mut state.unary.input, &is_used, rt, cx)? else { return Ok(()) };
     let Some((pool, most)) = helpers(pages, rt, cx) else { return Ok(()) };
     let (orders, input, of) = (HelperJob::of(rt, cx), input.clone(), node.clone());
     let usage = orders.usage.clone();

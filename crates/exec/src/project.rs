@@ -8,7 +8,7 @@ use super::context::*;
 use super::expr::Evaluate;
 use super::state::UnaryInput;
 use super::vector_program::ProgramState;
-use kilndb_base::Result;
+use kilndb_base::{Error, Result};
 use kilndb_plan::Op;
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::program::ValuesProgram;
@@ -34,6 +34,48 @@ impl ProjectState {
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.takes_columns = None;
         self.unary.rescan(rt);
+    }
+
+    /// Can it hand on its rows as columns?
+    pub fn has_columns(&self) -> bool {
+        let Op::Project { input, exprs, program } = &self.unary.node.op else { return false };
+        self.unary.input.has_columns() && program.of(exprs, input.width).is_some()
+    }
+    /// The next rows as columns, of which only those in `is_used` are there. No row: there are no more.
+    pub fn next_columns(
+        &mut self,
+        out: &mut ColumnBatch,
+        is_used: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Project { input, exprs, program } = &node.op else { return Ok(()) };
+        let Some(program) = program.of(exprs, input.width) else {
+            return Err(Error::internal("columns are asked of a projection that has rows"));
+        };
+        let ProjectColumns { batch, program: state } = &mut **self.columns.get_or_insert_default();
+        if !self.unary.input.fill_columns((batch, &program.is_used), rt, cx)? {
+            return Ok(());
+        }
+        let (columns, rows) = batch.parts();
+        if state.run(&program.program, columns, rows, rt, cx)? {
+            out.start(rows.positions(), is_used.len());
+            for (column, _) in is_used.iter().enumerate().filter(|(_, is_used)| **is_used) {
+                out.columns[column].clone_from(state.result(&*columns, program.program.results[column]));
+            }
+            let mut list = batch.list().to_vec();
+            let positions = batch.rows().positions();
+            out.take_rows(&mut list, positions);
+            return Ok(());
+        }
+        let (mut values, mut results) = (Vec::new(), Batch::new(exprs.len()));
+        rows.try_each(|row| {
+            row_of(columns, &program.is_used, row, &mut values)?;
+            project_row(exprs, &values, &mut results, rt, cx)
+        })?;
+        out.take_values(&mut results, is_used);
+        Ok(())
     }
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {

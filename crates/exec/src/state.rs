@@ -147,6 +147,8 @@ impl NodeState {
             NodeState::Scan(scan) => scan.has_columns(),
             NodeState::Partitions(scan) => scan.has_columns(),
             NodeState::HashJoin(join) => join.has_columns(),
+            NodeState::Project(project) => project.has_columns(),
+            NodeState::Distinct(distinct) => distinct.has_columns(),
             _ => false,
         }
     }
@@ -166,6 +168,8 @@ impl NodeState {
             NodeState::Scan(scan) => scan.next_columns(out, is_used, rt, cx)?,
             NodeState::Partitions(scan) => scan.next_columns(out, is_used, rt, cx)?,
             NodeState::HashJoin(join) => join.next_columns(out, is_used, rt, cx)?,
+            NodeState::Project(project) => project.next_columns(out, is_used, rt, cx)?,
+            NodeState::Distinct(distinct) => distinct.next_columns(out, is_used, rt, cx)?,
             _ => return Err(Error::internal("columns are asked of a node that has rows")),
         }
         if let Some(begun) = begun
@@ -174,6 +178,21 @@ impl NodeState {
             c.count_call(out.rows().len(), &begun);
         }
         Ok(!out.rows().is_empty())
+    }
+
+    /// Makes the scan that several threads share end after the block that it is reading, until this is called with false.
+    pub(crate) fn end_with_block(&mut self, ends: bool) {
+        match self {
+            NodeState::Scan(scan) => scan.end_with_block(ends),
+            NodeState::Partitions(scan) => scan.end_with_block(ends),
+            NodeState::HashJoin(join) => {
+                join.probe().end_with_block(ends);
+                if !ends {
+                    join.go_on();
+                }
+            }
+            _ => {}
+        }
     }
 
     fn node_id(&self) -> usize {

@@ -248,7 +248,7 @@ impl Planner<'_> {
         }
         let sets = q.grouping_sets.clone();
         let in_parts = !sorted
-            && is_whole_table(&input.node.op)
+            && reads_whole_table(&input.node.op)
             && groups.iter().all(Expr::is_self_contained)
             && aggs.iter().all(has_parts);
         let below = input.node.clone();
@@ -313,12 +313,16 @@ fn collect_aggregates<'e>(e: &'e Expr, out: &mut Vec<&'e AggCall>) {
     e.for_children(&mut |c| collect_aggregates(c, out));
 }
 
-fn is_whole_table(op: &Op) -> bool {
+/// Can several threads take parts of the rows? They are those of a whole table, joined with others or not.
+fn reads_whole_table(op: &Op) -> bool {
     match op {
         Op::SeqScan(scan) => {
             scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u')
         }
-        Op::Partitions(p) => p.order.is_none() && is_whole_table(&p.template.op),
+        Op::Partitions(p) => p.order.is_none() && reads_whole_table(&p.template.op),
+        Op::HashJoin { probe, kind, is_self_contained: true, .. } => {
+            !matches!(kind, JoinKind::Right | JoinKind::Full) && reads_whole_table(&probe.op)
+        }
         _ => false,
     }
 }

@@ -181,6 +181,8 @@ impl Planner<'_> {
         let compiled = self.compile_keys(&condition, &probe.layout, &build.layout)?;
         let CompiledKeys { probe: probe_keys, build: build_keys, types, on } = compiled;
         let HashCondition { keys, residual } = condition;
+        let all = keys.iter().flat_map(|(of_probe, of_build)| [of_probe, of_build]).chain(&residual);
+        let is_self_contained = all.into_iter().all(Expr::is_self_contained);
         let layout = probe.layout.join(&build.layout);
         let info = self.join_info("Hash Cond", &keys, &residual);
         let label = join_label("Hash", kind);
@@ -201,6 +203,7 @@ impl Planner<'_> {
             types,
             on,
             keeps_order,
+            is_self_contained,
             program: Default::default(),
         };
         let node = self.node_with(op, width, estimate, label, info);

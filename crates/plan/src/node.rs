@@ -417,6 +417,8 @@ pub enum Op {
         on: Option<CExpr>,
         /// The rows come in the order of the probe side.
         keeps_order: bool,
+        /// The keys and the condition depend on nothing but the rows and the parameters.
+        is_self_contained: bool,
         program: LazyJoinProgram,
     },
     /// Both sides are sorted by their keys, ascending with NULL last.

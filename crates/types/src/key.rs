@@ -112,6 +112,46 @@ pub(crate) fn append_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
     out.push(0);
 }
+/// What [`encode_key`] makes of a value, as a number whose lowest byte is the first one, and the number of bytes.
+type KeyBits = (u128, usize);
+
+#[inline]
+fn marked(bits: u64, bytes: usize) -> KeyBits {
+    (u128::from(VALUE_MARKER) | u128::from(bits) << 8, bytes + 1)
+}
+pub(crate) fn null_bits() -> KeyBits {
+    (u128::from(NULL_LAST_MARKER), 1)
+}
+#[inline]
+pub(crate) fn int4_bits(v: i32) -> KeyBits {
+    marked(u64::from(u32::from_le_bytes(flip32(v))), 4)
+}
+#[inline]
+pub(crate) fn int8_bits(v: i64) -> KeyBits {
+    marked(u64::from_le_bytes(flip64(v)), 8)
+}
+pub(crate) fn int2_bits(v: i16) -> KeyBits {
+    marked(u64::from(((v as u16) ^ 0x8000).swap_bytes()), 2)
+}
+pub(crate) fn oid_bits(v: u32) -> KeyBits {
+    marked(u64::from(v.swap_bytes()), 4)
+}
+pub(crate) fn char_bits(v: u8) -> KeyBits {
+    marked(u64::from(v), 1)
+}
+/// Of a text whose key is the text as it is. None: it is too long.
+#[inline]
+pub(crate) fn text_bits(text: &[u8]) -> Option<KeyBits> {
+    const BYTES_MAX: usize = 13;
+    if text.len() > BYTES_MAX {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    bytes[0] = VALUE_MARKER;
+    bytes[1..=text.len()].copy_from_slice(text);
+    Some((u128::from_le_bytes(bytes), text.len() + 2))
+}
+
 /// How long the encoded values of a type are.
 enum EncodedLength {
     Bytes(usize),

@@ -9,8 +9,9 @@
 use super::{AggregateState, COUNT_STAR, GroupAggregate, RowScratch, of_set};
 use crate::columns::{ColumnBatch, row_of};
 use crate::context::*;
+use crate::key_index::{KeyBatch, NO_NUMBER};
 use crate::vector_program::ProgramState;
-use kilndb_base::{Oid, Result};
+use kilndb_base::{Error, Oid, Result};
 use kilndb_plan::node::COUNT_ANY;
 use kilndb_plan::program::{ValuesProgram, VectorOperand};
 use kilndb_plan::{AggSpec, Op, PlanNode};
@@ -27,8 +28,9 @@ const LISTED_ROWS_MIN: usize = 4;
 pub(super) struct ColumnScratch {
     batch: ColumnBatch,
     program: ProgramState,
-    key: Vec<u8>,
-    last_key: Vec<u8>,
+    keys: KeyBatch,
+    /// By row, the group that was there before the batch.
+    numbers: Vec<u32>,
     /// The rows that have found their group, with its number.
     found: Vec<(u32, u32)>,
     /// By group: its list in this batch, and the number of the batch that this is of.
@@ -37,7 +39,16 @@ pub(super) struct ColumnScratch {
     /// The groups that the batch has rows of, and these rows.
     listed: Vec<u32>,
     lists: Vec<Vec<u32>>,
+    of_aggregate: AggregateScratch,
+}
+
+/// What one aggregate needs for a group's rows.
+#[derive(Default)]
+struct AggregateScratch {
+    /// The rows that FILTER leaves.
     filtered: Vec<u32>,
+    /// The arguments whose number counts.
+    keys: KeyBatch,
 }
 
 /// What a grouping set is of all grouping columns, and its number.
@@ -45,7 +56,8 @@ pub(super) struct ColumnScratch {
 struct GroupingSet<'a> {
     number: usize,
     columns: &'a [usize],
-    types: &'a [Oid],
+    /// How many grouping columns there are in all.
+    count: usize,
 }
 
 /// The values of a batch: those of keys and arguments.
@@ -68,6 +80,11 @@ impl AggregateState {
     fn column_program<'n>(&self, node: &'n PlanNode) -> Option<&'n ValuesProgram> {
         let Op::Aggregate { input, groups, aggs, program, .. } = &node.op else { return None };
         self.unary.input.has_columns().then(|| program.of(groups, aggs, input.width)).flatten()
+    }
+
+    /// The columns of the input that are used; none if it is not taken in as columns.
+    pub fn used_columns(&self) -> &[bool] {
+        self.column_program(&self.unary.node).map_or(&[], |program| &program.is_used)
     }
 
     /// Takes in all of the input as columns. False: it cannot.
@@ -118,22 +135,30 @@ impl AggregateState {
         let values = BatchValues { program, state: &scratch.program, columns };
         if groups.is_empty() && sets.as_ref().is_none_or(|sets| sets.len() == 1) {
             let slots = &mut self.groups[0].slots;
-            let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.filtered, cx)?;
+            let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.of_aggregate, cx)?;
             self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
             return Ok(());
         }
         let whole: Vec<usize> = (0..groups.len()).collect();
         let one_set = [whole];
         for (number, columns) in sets.as_deref().unwrap_or(&one_set).iter().enumerate() {
-            let set = GroupingSet { number, columns, types };
-            self.find_groups(
-                aggs,
-                set,
-                rows,
-                values,
-                (&mut scratch.found, &mut scratch.key, &mut scratch.last_key),
-                cx,
-            )?;
+            let set = GroupingSet { number, columns, count: types.len() };
+            let of_set: Vec<(&Vector, Oid)> = columns.iter().map(|c| (values.get(*c), types[*c])).collect();
+            scratch.keys.clear();
+            rows.try_each(|row| scratch.keys.push(Some(number as u16), &of_set, row))?;
+            self.table.find(&scratch.keys, &mut scratch.numbers);
+            scratch.found.clear();
+            let mut at = 0;
+            rows.try_each(|row| {
+                let known = Some(scratch.numbers[at]).filter(|number| *number != NO_NUMBER);
+                let group = match known.or_else(|| self.table.get_of(&scratch.keys, at)) {
+                    Some(group) => Some(group),
+                    None => self.new_group(aggs, set, row, values, (&scratch.keys, at), cx)?,
+                };
+                scratch.found.extend(group.map(|group| (row as u32, group)));
+                at += 1;
+                Ok::<(), Error>(())
+            })?;
             let mut lists = GroupLists {
                 found: &scratch.found,
                 list_of: &mut scratch.list_of,
@@ -146,14 +171,14 @@ impl AggregateState {
                 for (group, list) in scratch.listed.iter().zip(&scratch.lists) {
                     let slots = &mut self.groups[*group as usize].slots;
                     let rows = Rows::Listed(list, positions);
-                    let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.filtered, cx)?;
+                    let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.of_aggregate, cx)?;
                     self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
                 }
             } else {
                 for (row, group) in &scratch.found {
                     let slots = &mut self.groups[*group as usize].slots;
                     let rows = Rows::Listed(std::slice::from_ref(row), positions);
-                    let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.filtered, cx)?;
+                    let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.of_aggregate, cx)?;
                     self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
                 }
             }
@@ -161,44 +186,23 @@ impl AggregateState {
         Ok(())
     }
 
-    /// Finds or makes the groups of a batch's rows. Rows whose group has no room go to partitions.
-    fn find_groups(
+    /// Makes the group of a row, or puts the row into the partition of its key if there is no room for the group.
+    fn new_group(
         &mut self,
         aggs: &[AggSpec],
         set: GroupingSet<'_>,
-        rows: Rows<'_>,
+        row: usize,
         values: BatchValues<'_>,
-        (found, key, last_key): (&mut Vec<(u32, u32)>, &mut Vec<u8>, &mut Vec<u8>),
+        (keys, at): (&KeyBatch, usize),
         cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        found.clear();
-        last_key.clear();
-        let mut last = 0;
-        rows.try_each(|row| {
-            key.clear();
-            key.extend([set.number as u8, (set.number >> 8) as u8]);
-            for column in set.columns {
-                values.get(*column).append_key(set.types[*column], row, key)?;
-            }
-            if key == last_key {
-                found.push((row as u32, last));
-                return Ok(());
-            }
-            let number = match self.table.get(key.as_slice()) {
-                Some(group) => group,
-                None => {
-                    let all = (0..set.types.len()).map(|c| values.get(c).get(row)).collect::<Result<Vec<Datum>>>()?;
-                    match self.add_group(aggs, key, set.number, of_set(&all, set.columns), cx)? {
-                        Some(group) => group as u32,
-                        None => return self.put_off(values, row, key, cx),
-                    }
-                }
-            };
-            std::mem::swap(key, last_key);
-            last = number;
-            found.push((row as u32, number));
-            Ok(())
-        })
+    ) -> Result<Option<u32>> {
+        let mut short = [0; 16];
+        let key = keys.bytes(at, &mut short);
+        let all = (0..set.count).map(|c| values.get(c).get(row)).collect::<Result<Vec<Datum>>>()?;
+        match self.add_group(aggs, key, set.number, of_set(&all, set.columns), cx)? {
+            Some(group) => Ok(Some(group as u32)),
+            None => self.put_off(values, row, key, cx).map(|()| None),
+        }
     }
 
     /// Puts a row into the partition of its key.
@@ -249,7 +253,7 @@ fn add_to_group(
     slots: &mut [GroupAggregate],
     rows: Rows<'_>,
     values: BatchValues<'_>,
-    filtered: &mut Vec<u32>,
+    scratch: &mut AggregateScratch,
     cx: &ExecContext<'_>,
 ) -> Result<isize> {
     let mut kept_bytes = 0;
@@ -260,8 +264,8 @@ fn add_to_group(
         if a.filter.is_some() {
             let condition = values.get(next);
             next += 1;
-            rows.list_where(filtered, |row| condition.is_true(row));
-            of_aggregate = Rows::Listed(filtered, rows.positions());
+            rows.list_where(&mut scratch.filtered, |row| condition.is_true(row));
+            of_aggregate = Rows::Listed(&scratch.filtered, rows.positions());
         }
         let first = next;
         next += a.args.len();
@@ -269,8 +273,10 @@ fn add_to_group(
             continue;
         }
         if let Some(kept) = &mut slot.kept {
-            let (arg, before) = (values.get(first), kept.bytes());
-            of_aggregate.try_each(|row| kept.add_counted(a, arg, row, cx))?;
+            let before = kept.bytes();
+            if let Some(counted) = &mut kept.counted {
+                counted.add(a, (values.get(first), of_aggregate), &mut scratch.keys, cx)?;
+            }
             kept_bytes += kept.bytes() as isize - before as isize;
             continue;
         }

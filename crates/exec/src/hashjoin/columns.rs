@@ -9,13 +9,12 @@
 //! 1. Rows leave in the order of the probe side, unmatched ones among them.
 //! 2. Behind a row's pairs stands an end in the list, if the kind of join asks whether the row has found a partner.
 
-use super::{HashJoinState, keeps_table, keeps_unmatched};
+use super::{HashJoinState, keeps_table, keeps_unmatched, needs_probe};
 use crate::columns::{ColumnBatch, ColumnInput, row_of};
 use crate::context::*;
 use crate::expr::Evaluate;
-use crate::hash::ENTRY_BYTES;
 use crate::hash_table::NONE;
-use crate::key_index::KeyIndex;
+use crate::key_index::{KeyBatch, KeyIndex, entry_bytes};
 use crate::state::NodeState;
 use crate::vector_program::ProgramState;
 use kilndb_base::{Error, Oid, Result};
@@ -33,21 +32,31 @@ const PIECE_PAIRS: usize = 2048;
 /// Stands in place of a build row behind the pairs of a probe row.
 const END: u32 = u32::MAX - 1;
 
-/// The build side.
+/// The build side. It does not change once it is whole, and several threads may read it.
 #[derive(Default)]
 struct ColumnTable {
     columns: Vec<Vector>,
     index: KeyIndex,
     next_row: Vec<u32>,
-    matched: Vec<bool>,
+    /// Has a key more than one row? If not, nobody looks at `next_row`, which is in no cache.
+    has_equal_keys: bool,
     /// What keys take, and what values point to.
     other_bytes: usize,
+}
+
+/// What threads share that join parts of the probe side with one build side.
+#[derive(Clone)]
+pub(crate) struct SharedBuild {
+    table: Arc<ColumnTable>,
+    used: (Vec<bool>, Vec<bool>),
 }
 
 #[derive(Default)]
 pub(super) struct JoinColumns {
     is_started: bool,
-    table: ColumnTable,
+    table: Arc<ColumnTable>,
+    /// Which rows of the table have found a partner, if that is asked for.
+    matched: Vec<bool>,
     input: ColumnInput,
     keys: ProgramState,
     on: ProgramState,
@@ -63,7 +72,9 @@ pub(super) struct JoinColumns {
     tail: usize,
     pairs: Vec<(u32, u32)>,
     kept: PairLists,
-    key: Vec<u8>,
+    /// The keys of the input's list, and for each the first row of the table that has it.
+    key_batch: KeyBatch,
+    first: Vec<u32>,
     /// The pairs' columns that the condition uses.
     pair_columns: Vec<Vector>,
     passed: Vec<u32>,
@@ -110,18 +121,18 @@ impl BatchKeys<'_> {
         let (columns, rows) = batch.parts();
         state.run(self.program, columns, rows, rt, cx)
     }
-    /// The key of a row, written to `out`; empty if there is NULL in it.
-    fn write(&self, state: &ProgramState, columns: &[Vector], row: usize, out: &mut Vec<u8>) -> Result<()> {
+    /// The keys of rows, written to `out`; a row with NULL in it has none.
+    fn write(&self, state: &ProgramState, columns: &[Vector], rows: Rows<'_>, out: &mut KeyBatch) -> Result<()> {
         out.clear();
-        for (at, ty) in self.program.results.iter().zip(self.types) {
-            let value = state.result(columns, *at);
-            if value.is_null(row) {
-                out.clear();
+        let of_key: Vec<(&Vector, Oid)> =
+            self.program.results.iter().zip(self.types).map(|(at, ty)| (state.result(columns, *at), *ty)).collect();
+        rows.try_each(|row| {
+            if of_key.iter().any(|(value, _)| value.is_null(row)) {
+                out.push_none();
                 return Ok(());
             }
-            value.append_key(*ty, row, out)?;
-        }
-        Ok(())
+            out.push(None, &of_key, row)
+        })
     }
     /// Evaluates the keys of rows up to the one that fails.
     fn fail(&self, batch: &mut ColumnBatch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -142,17 +153,20 @@ impl ColumnTable {
     fn count(&self) -> usize {
         self.next_row.len()
     }
-    /// Appends a row without its columns. A row whose key is empty has no partner.
-    fn push(&mut self, key: &[u8]) {
+    /// Appends a row without its columns. A row that has no key has no partner.
+    fn push(&mut self, keys: &KeyBatch, at: usize) {
         let mut next = NONE;
-        if !key.is_empty() {
-            match self.index.insert(key, self.next_row.len() as u32) {
-                Some(first) => next = first,
-                None => self.other_bytes += key.len() + ENTRY_BYTES,
+        self.index.fetch_ahead(keys, at);
+        if !keys.is_none(at) {
+            match self.index.insert_of(keys, at, self.next_row.len() as u32) {
+                Some(first) => {
+                    next = first;
+                    self.has_equal_keys = true;
+                }
+                None => self.other_bytes += entry_bytes(keys.bytes(at, &mut [0; 16]).len()),
             }
         }
         self.next_row.push(next);
-        self.matched.push(false);
     }
 }
 
@@ -191,6 +205,49 @@ impl HashJoinState {
     /// Can it hand on its rows as columns?
     pub fn has_columns(&self) -> bool {
         self.probe.has_columns() && self.column_program(&self.node).is_some()
+    }
+
+    /// Reads the build side, for a join of which only the columns in `is_used` are there. Returns what threads need that are to
+    /// join parts of the probe side. None: it is joined in another way than by columns that are in memory.
+    pub fn share_build(
+        &mut self,
+        is_used: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<SharedBuild>> {
+        let node = self.node.clone();
+        let Op::HashJoin { kind, .. } = &node.op else { return Ok(None) };
+        let Some(program) = self.column_program(&node).filter(|_| !keeps_table(*kind)) else { return Ok(None) };
+        let mut state = self.columns.take().unwrap_or_default();
+        state.is_started = true;
+        let done = self.start_columns(&node, program, &mut state, is_used, rt, cx);
+        let shared = SharedBuild { table: state.table.clone(), used: state.used.clone() };
+        let is_shared = !state.goes_by_rows;
+        self.columns = Some(state);
+        done.map(|()| is_shared.then_some(shared))
+    }
+    /// Joins what `probe` has with a build side that was read before.
+    pub fn with_shared(mut self, probe: NodeState, build: SharedBuild) -> HashJoinState {
+        self.probe = probe;
+        self.started = true;
+        let SharedBuild { table, used } = build;
+        self.columns = Some(Box::new(JoinColumns { is_started: true, table, used, ..JoinColumns::default() }));
+        self
+    }
+    /// The columns of the probe side that are used, once the build side has been read.
+    pub fn used_of_probe(&self) -> &[bool] {
+        self.columns.as_ref().map_or(&[], |columns| &columns.used.0)
+    }
+    /// The probe side.
+    pub fn probe(&mut self) -> &mut NodeState {
+        &mut self.probe
+    }
+    /// The probe side may have more rows after it had none.
+    pub fn go_on(&mut self) {
+        self.probe_done = false;
+        if let Some(columns) = &mut self.columns {
+            columns.is_input_done = false;
+        }
     }
 
     /// The next rows as columns, of which only those in `is_used` are there. No row: there are no more.
@@ -278,7 +335,7 @@ impl HashJoinState {
         program.probe_keys.columns.iter().for_each(|column| used[*column] = true);
         program.build_keys.columns.iter().for_each(|column| of_build[*column] = true);
         let keys = BatchKeys { program: &program.build_keys, exprs: build_keys, types, is_used: &of_build };
-        let table = &mut state.table;
+        let mut table = ColumnTable::default();
         table.columns = of_build.iter().map(|_| Vector::default()).collect();
         let mut input = ColumnInput::default();
         let mut is_full = false;
@@ -287,15 +344,15 @@ impl HashJoinState {
                 return keys.fail(&mut input.batch, rt, cx);
             }
             let (columns, rows) = input.batch.parts();
-            let mut with_key = Vec::new();
-            rows.try_each(|row| {
-                keys.write(&state.keys, columns, row, &mut state.key)?;
-                if !state.key.is_empty() || keeps_table(*kind) {
-                    table.push(&state.key);
+            keys.write(&state.keys, columns, rows, &mut state.key_batch)?;
+            let (mut with_key, mut at) = (Vec::with_capacity(rows.len()), 0);
+            rows.each(|row| {
+                if !state.key_batch.is_none(at) || keeps_table(*kind) {
+                    table.push(&state.key_batch, at);
                     with_key.push(row as u32);
                 }
-                Ok::<(), Error>(())
-            })?;
+                at += 1;
+            });
             let rows = Rows::Listed(&with_key, rows.positions());
             for ((column, from), is_used) in table.columns.iter_mut().zip(&*columns).zip(&of_build) {
                 if *is_used {
@@ -309,9 +366,13 @@ impl HashJoinState {
         (self.started, self.batches) = (true, 1);
         self.peak_bytes = table.bytes();
         if is_full {
-            self.go_on_with_rows(node, state, &of_build, rt, cx)?;
-        } else if table.count() == 0 && matches!(kind, JoinKind::Inner | JoinKind::Semi | JoinKind::Right) {
-            state.is_input_done = true;
+            state.goes_by_rows = true;
+            self.go_on_with_rows(node, table, &of_build, rt, cx)?;
+        } else {
+            if keeps_table(*kind) {
+                state.matched = vec![false; table.count()];
+            }
+            state.table = Arc::new(table);
         }
         state.used = (used, of_build);
         Ok(())
@@ -321,13 +382,11 @@ impl HashJoinState {
     fn go_on_with_rows(
         &mut self,
         node: &Arc<PlanNode>,
-        state: &mut JoinColumns,
+        table: ColumnTable,
         of_build: &[bool],
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        state.goes_by_rows = true;
-        let table = std::mem::take(&mut state.table);
         let mut read = 0;
         let mut before = |row: &mut Vec<Datum>| {
             if read == table.count() {
@@ -352,10 +411,13 @@ impl HashJoinState {
         let Op::HashJoin { probe_keys, types, kind, on, .. } = &node.op else { return Ok(false) };
         let is_used = std::mem::take(&mut state.used.0);
         let keys = BatchKeys { program: &program.probe_keys, exprs: probe_keys, types, is_used: &is_used };
-        let is_there = state.next_input(&keys, &mut self.probe, rt, cx);
-        let listed = is_there.and_then(|is_there| match is_there {
-            true => state.list_pairs(&keys, *kind, program.on.is_some()).map(|()| true),
-            false => Ok(false),
+        let is_there = state.next_input((&keys, *kind), &mut self.probe, rt, cx);
+        let listed = is_there.map(|is_there| match is_there {
+            true => {
+                state.list_pairs(*kind, program.on.is_some());
+                true
+            }
+            false => false,
         });
         state.used.0 = is_used;
         if !listed? {
@@ -373,12 +435,12 @@ impl JoinColumns {
     /// The next batch of the probe side, with its keys, unless there are rows left of the one at hand.
     fn next_input(
         &mut self,
-        keys: &BatchKeys<'_>,
+        (keys, kind): (&BatchKeys<'_>, JoinKind),
         probe: &mut NodeState,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
-        if self.is_input_done {
+        if self.is_input_done || !needs_probe(kind) && self.table.count() == 0 {
             return Ok(false);
         }
         if self.next < self.input.batch.list().len() {
@@ -392,30 +454,27 @@ impl JoinColumns {
         if !keys.compute(&mut self.keys, &mut self.input.batch, rt, cx)? {
             keys.fail(&mut self.input.batch, rt, cx)?;
         }
+        let batch = &self.input.batch;
+        keys.write(&self.keys, &batch.columns, batch.rows(), &mut self.key_batch)?;
+        self.table.index.find(&self.key_batch, &mut self.first);
         Ok(true)
     }
 
-    fn list_pairs(&mut self, keys: &BatchKeys<'_>, kind: JoinKind, has_condition: bool) -> Result<()> {
+    fn list_pairs(&mut self, kind: JoinKind, has_condition: bool) {
         self.pairs.clear();
         let list = self.input.batch.list();
         let (asks_each, only_first) = (keeps_unmatched(kind), matches!(kind, JoinKind::Semi | JoinKind::Anti));
         while let Some(row) = list.get(self.next) {
-            let mut chain = match self.chain.take() {
-                Some(chain) => chain,
-                None => {
-                    keys.write(&self.keys, &self.input.batch.columns, *row as usize, &mut self.key)?;
-                    if self.key.is_empty() { NONE } else { self.table.index.get(&self.key).unwrap_or(NONE) }
-                }
-            };
+            let mut chain = self.chain.take().unwrap_or(self.first[self.next]);
             while chain != NONE {
                 self.pairs.push((*row, chain));
-                chain = self.table.next_row[chain as usize];
+                chain = if self.table.has_equal_keys { self.table.next_row[chain as usize] } else { NONE };
                 if only_first && !has_condition {
                     break;
                 }
                 if self.pairs.len() >= 2 * PIECE_PAIRS && chain != NONE {
                     self.chain = Some(chain);
-                    return Ok(());
+                    return;
                 }
             }
             if asks_each || only_first {
@@ -426,7 +485,6 @@ impl JoinColumns {
                 break;
             }
         }
-        Ok(())
     }
 
     /// Keeps those pairs that meet the condition, and rows without a partner where they belong to the result.
@@ -444,7 +502,9 @@ impl JoinColumns {
                 continue;
             }
             let is_first = !std::mem::replace(&mut self.has_partner, true);
-            self.table.matched[*build as usize] = true;
+            if keeps_table(kind) {
+                self.matched[*build as usize] = true;
+            }
             match kind {
                 JoinKind::Anti => {}
                 JoinKind::Semi if !is_first => {}
@@ -512,8 +572,8 @@ impl JoinColumns {
 
     /// Lists the next rows of the table that have no partner.
     fn list_unmatched(&mut self) {
-        while self.kept.probe.len() < BATCH_ROWS && self.tail < self.table.count() {
-            if !self.table.matched[self.tail] {
+        while self.kept.probe.len() < BATCH_ROWS && self.tail < self.matched.len() {
+            if !self.matched[self.tail] {
                 self.kept.push(NO_ROW, self.tail as u32);
             }
             self.tail += 1;

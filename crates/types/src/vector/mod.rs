@@ -123,6 +123,19 @@ impl IntegerKind {
             IntegerKind::TimestampTz => Datum::TimestampTz(word),
         }
     }
+    /// The key of a value, as in [`Vector::short_key`].
+    #[inline]
+    fn key_bits(self, word: i64) -> (u128, usize) {
+        match self {
+            IntegerKind::Int4 | IntegerKind::Date => key::int4_bits(word as i32),
+            IntegerKind::Int8 | IntegerKind::Time | IntegerKind::Timestamp | IntegerKind::TimestampTz => {
+                key::int8_bits(word)
+            }
+            IntegerKind::Int2 => key::int2_bits(word as i16),
+            IntegerKind::Oid => key::oid_bits(word as u32),
+            IntegerKind::Char => key::char_bits(word as u8),
+        }
+    }
     /// Is it one of int2, int4 and int8?
     pub fn is_number(self) -> bool {
         matches!(self, IntegerKind::Int2 | IntegerKind::Int4 | IntegerKind::Int8)
@@ -364,6 +377,22 @@ impl Vector {
                 Ok(())
             }
             _ => key::hash_equal_key(type_oid, &self.get(row)?, out),
+        }
+    }
+    /// The bytes that [`Vector::append_key`] would append, as a number whose lowest byte is the first of them, and how many
+    /// they are, at most 15. None: they are more, or not so easily told.
+    #[inline]
+    pub fn short_key(&self, type_oid: Oid, row: usize) -> Option<(u128, usize)> {
+        let at = self.at(row);
+        if self.nulls.has_any() && self.nulls.is_null(at) {
+            return Some(key::null_bits());
+        }
+        match &self.values {
+            VectorValues::Integers(kind, words) => Some(kind.key_bits(words[at])),
+            VectorValues::Bytes(BytesKind::Text, column) if key::is_text_as_it_is(type_oid) => {
+                key::text_bits(column.get(at))
+            }
+            _ => None,
         }
     }
     /// Appends the values of rows of another vector.
