@@ -1,32 +1,58 @@
 //! Sorts records by the bytes of their keys.
 //!
-//! Records lie in blocks; what is sorted are [`SortEntry`]s, in segments between which the statement may give way. Segments
-//! in memory and runs on disk are merged as they are read. Equal keys keep their order of arrival: sources of a merge
-//! are numbered in that order, and so are blocks.
+//! Records lie in blocks; what is sorted are [`SortEntry`]s, which have eight bytes of their keys: those behind the bytes that
+//! are the same in all keys. Entries are dealt out by the first bits in which they differ until few are left, which are then
+//! sorted by comparing. Runs on disk are merged as they are read. Equal keys keep their order of arrival: runs are numbered
+//! in that order, and so are blocks. Between the pieces of its work the statement may give way.
 
 use super::file::{HEAD_BYTES, STEP_BYTES, SpillCursor, SpillFile, SpillIo, append_record, lengths};
 use kilndb_base::Result;
 use kilndb_types::Datum;
 use std::cmp::Ordering;
+use std::ops::Range;
 
-/// Entries sorted without a look at the time slice.
+/// Entries sorted, or dealt out, without a look at the time slice.
 const SEGMENT: usize = 16 * 1024;
+/// Fewer entries than this are not dealt out: comparing is faster.
+const DEALT_MIN: usize = 1024;
 /// The smallest read buffer of a run in a merge.
 const RUN_BUFFER_BYTES: usize = 16 * 1024;
+/// Entries are dealt out by so many bits at once.
+const RADIX_BITS: u32 = 8;
 
 #[derive(Clone, Copy)]
 struct SortEntry {
-    /// The key's first eight bytes, as a number that orders like them.
+    /// Eight bytes of the key, as a number that orders like them.
     prefix: u64,
     block: u32,
     at: u32,
 }
 
-fn prefix_of(key: &[u8]) -> u64 {
+/// The first eight bytes of a key behind those that all keys have, zeros where it is shorter.
+fn prefix_of(key: &[u8], shared: usize) -> u64 {
     let mut first = [0; 8];
+    let key = key.get(shared..).unwrap_or(&[]);
     let n = key.len().min(8);
     first[..n].copy_from_slice(&key[..n]);
     u64::from_be_bytes(first)
+}
+
+/// How many of the first bytes are the same in all keys.
+#[derive(Default)]
+struct SharedBytes {
+    first: Option<u64>,
+    /// The bits of the first eight bytes that are not the same in all keys.
+    differing: u64,
+}
+
+impl SharedBytes {
+    fn add(&mut self, prefix: u64) {
+        self.differing |= prefix ^ *self.first.get_or_insert(prefix);
+    }
+    /// Keys that are shorter count as if zeros followed: comparing whole keys tells them apart where that matters.
+    fn count(&self) -> usize {
+        self.differing.leading_zeros() as usize / 8
+    }
 }
 
 /// The records that are held in memory.
@@ -35,8 +61,13 @@ struct SortMemory {
     blocks: Vec<Vec<u8>>,
     entries: Vec<SortEntry>,
     bytes: usize,
-    /// The length of all keys, if it is the same and at most 8: then the prefix is the whole key.
+    /// The length of all keys, if it is the same.
     uniform: Option<usize>,
+    /// The bytes before those in the entries' prefixes.
+    skipped: usize,
+    /// Once sorted, the groups of entries in their order. One of more than [`SEGMENT`] entries, whose prefixes are all the
+    /// same, consists of segments that are still to be merged.
+    groups: Vec<Range<usize>>,
 }
 
 impl SortMemory {
@@ -49,15 +80,17 @@ impl SortMemory {
         let from = &self.blocks[e.block as usize][e.at as usize..];
         &from[HEAD_BYTES..HEAD_BYTES + lengths(from).0]
     }
+    /// Is the prefix all of the key that is not the same in all keys?
     fn is_short(&self) -> bool {
-        self.uniform.is_some_and(|n| n <= 8)
+        self.uniform.is_some_and(|n| n <= self.skipped + 8)
     }
-    fn push(&mut self, key: &[u8], values: &[Datum], block_bytes: usize) -> Result<()> {
+    /// Returns the first eight bytes of the key.
+    fn push(&mut self, key: &[u8], values: &[Datum], block_bytes: usize) -> Result<u64> {
         if self.blocks.last().is_none_or(|b| b.len() >= block_bytes) {
             self.blocks.push(Vec::new());
         }
         let number = self.blocks.len() - 1;
-        let Some(block) = self.blocks.last_mut() else { return Ok(()) };
+        let block = &mut self.blocks[number];
         let at = block.len();
         append_record(block, key, values)?;
         self.bytes += block.len() - at + size_of::<SortEntry>() * 3 / 2;
@@ -66,34 +99,122 @@ impl SortMemory {
         } else if self.uniform != Some(key.len()) {
             self.uniform = None;
         }
-        self.entries.push(SortEntry { prefix: prefix_of(key), block: number as u32, at: at as u32 });
+        let prefix = prefix_of(key, 0);
+        self.entries.push(SortEntry { prefix, block: number as u32, at: at as u32 });
+        Ok(prefix)
+    }
+
+    /// Sorts the entries, whose keys all begin with the same bytes, so many.
+    fn sort(&mut self, shared: usize, io: SpillIo<'_>) -> Result<()> {
+        let mut entries = std::mem::take(&mut self.entries);
+        self.skipped = shared;
+        self.groups.clear();
+        if shared > 0 {
+            for piece in entries.chunks_mut(SEGMENT) {
+                piece.iter_mut().for_each(|e| e.prefix = prefix_of(self.key(*e), shared));
+                io.park.checkpoint()?;
+            }
+        }
+        let mut groups = Vec::new();
+        let done = self.sort_group(&mut entries, 0, &mut groups, io);
+        (self.entries, self.groups) = (entries, groups);
+        done
+    }
+    /// Sorts entries, the first of which is at `from` among all.
+    fn sort_group(
+        &self,
+        entries: &mut [SortEntry],
+        from: usize,
+        groups: &mut Vec<Range<usize>>,
+        io: SpillIo<'_>,
+    ) -> Result<()> {
+        let mut differing = 0;
+        if let Some(SortEntry { prefix: first, .. }) = entries.first().filter(|_| entries.len() >= DEALT_MIN) {
+            for piece in entries.chunks(SEGMENT) {
+                differing = piece.iter().fold(differing, |bits, e| bits | (e.prefix ^ first));
+                io.park.checkpoint()?;
+            }
+        }
+        if differing == 0 {
+            for segment in entries.chunks_mut(SEGMENT) {
+                self.sort_segment(segment);
+                io.park.checkpoint()?;
+            }
+            match groups.last_mut() {
+                // What is behind one another in order need not be told apart.
+                Some(last) if last.len() + entries.len() <= SEGMENT => last.end += entries.len(),
+                _ => groups.push(from..from + entries.len()),
+            }
+            return Ok(());
+        }
+        let mut start = from;
+        let mut rest = entries;
+        for count in deal_out(rest, differing.leading_zeros(), io)? {
+            let (bucket, others) = rest.split_at_mut(count);
+            if !bucket.is_empty() {
+                self.sort_group(bucket, start, groups, io)?;
+            }
+            start += count;
+            rest = others;
+        }
         Ok(())
     }
-    fn sort(&mut self, io: SpillIo<'_>) -> Result<()> {
-        let mut entries = std::mem::take(&mut self.entries);
-        for segment in entries.chunks_mut(SEGMENT) {
-            if self.is_short() {
-                segment.sort_unstable_by_key(|a| (a.prefix, a.block, a.at));
-            } else {
-                segment.sort_unstable_by(|a, b| {
-                    let place = |e: &SortEntry| (e.block, e.at);
-                    a.prefix
-                        .cmp(&b.prefix)
-                        .then_with(|| self.key(*a).cmp(self.key(*b)))
-                        .then_with(|| place(a).cmp(&place(b)))
-                });
-            }
-            io.park.checkpoint()?;
+    fn sort_segment(&self, segment: &mut [SortEntry]) {
+        if self.is_short() {
+            segment.sort_unstable_by_key(|a| (a.prefix, a.block, a.at));
+        } else {
+            segment.sort_unstable_by(|a, b| {
+                let place = |e: &SortEntry| (e.block, e.at);
+                a.prefix
+                    .cmp(&b.prefix)
+                    .then_with(|| self.key(*a).cmp(self.key(*b)))
+                    .then_with(|| place(a).cmp(&place(b)))
+            });
         }
-        self.entries = entries;
-        Ok(())
     }
     fn clear(&mut self) {
         self.blocks.truncate(1);
         self.blocks.iter_mut().for_each(Vec::clear);
         self.entries.clear();
+        self.groups.clear();
         self.bytes = 0;
     }
+}
+
+/// Moves entries, in place, to buckets by the bits of their prefixes behind the first so many. Returns how many each bucket
+/// has. (American flag sort: McIlroy, Bostic and McIlroy, Computing Systems 6 (1), 1993.)
+fn deal_out(entries: &mut [SortEntry], shared_bits: u32, io: SpillIo<'_>) -> Result<Vec<usize>> {
+    let shift = (u64::BITS - RADIX_BITS).saturating_sub(shared_bits);
+    let bucket_of = |e: &SortEntry| (e.prefix >> shift) as usize & ((1 << RADIX_BITS) - 1);
+    let mut counts = vec![0; 1 << RADIX_BITS];
+    for piece in entries.chunks(SEGMENT) {
+        piece.iter().for_each(|e| counts[bucket_of(e)] += 1);
+        io.park.checkpoint()?;
+    }
+    let mut next = Vec::with_capacity(counts.len());
+    let mut ends = Vec::with_capacity(counts.len());
+    let mut from = 0;
+    for count in &counts {
+        next.push(from);
+        from += count;
+        ends.push(from);
+    }
+    let mut moved = 0;
+    for bucket in 0..counts.len() {
+        while next[bucket] < ends[bucket] {
+            let own = bucket_of(&entries[next[bucket]]);
+            // One that belongs elsewhere changes places with the next entry there.
+            if own != bucket {
+                entries.swap(next[bucket], next[own]);
+            }
+            next[own] += 1;
+            moved += 1;
+            if moved % SEGMENT == 0 {
+                io.park.checkpoint()?;
+            }
+        }
+    }
+    Ok(counts)
 }
 
 enum MergeSource {
@@ -101,18 +222,26 @@ enum MergeSource {
     Run { file: SpillFile, cursor: SpillCursor },
 }
 
+/// A source by its present record.
+#[derive(Clone, Copy)]
+struct HeapEntry {
+    prefix: u64,
+    source: u32,
+}
+
 /// Merges several sorted sources into one.
 struct SortMerge {
     sources: Vec<MergeSource>,
-    prefixes: Vec<u64>,
-    /// Binary heap of sources by their present record.
-    heap: Vec<u32>,
+    /// A binary heap.
+    heap: Vec<HeapEntry>,
+    /// The bytes of keys before those in prefixes.
+    skipped: usize,
     started: bool,
 }
 
 impl SortMerge {
-    fn new(sources: Vec<MergeSource>) -> SortMerge {
-        SortMerge { prefixes: vec![0; sources.len()], heap: Vec::with_capacity(sources.len()), sources, started: false }
+    fn new(sources: Vec<MergeSource>, skipped: usize) -> SortMerge {
+        SortMerge { heap: Vec::with_capacity(sources.len()), sources, skipped, started: false }
     }
 
     fn key<'m>(&'m self, source: u32, memory: &'m SortMemory) -> &'m [u8] {
@@ -121,16 +250,30 @@ impl SortMerge {
             MergeSource::Run { cursor, .. } => cursor.key(),
         }
     }
-    fn order(&self, a: u32, b: u32, memory: &SortMemory) -> Ordering {
-        let prefixes = self.prefixes[a as usize].cmp(&self.prefixes[b as usize]);
-        prefixes.then_with(|| self.key(a, memory).cmp(self.key(b, memory))).then_with(|| a.cmp(&b))
+    /// Of two sources with equal keys, the one with the smaller number came first.
+    fn arrival(&self, source: u32, memory: &SortMemory) -> (u32, u32) {
+        match &self.sources[source as usize] {
+            MergeSource::Segment { next, .. } => {
+                let SortEntry { block, at, .. } = memory.entries[*next];
+                (block, at)
+            }
+            MergeSource::Run { .. } => (source, 0),
+        }
+    }
+    #[inline]
+    fn is_less(&self, a: HeapEntry, b: HeapEntry, memory: &SortMemory) -> bool {
+        if a.prefix != b.prefix {
+            return a.prefix < b.prefix;
+        }
+        let keys = self.key(a.source, memory).cmp(self.key(b.source, memory));
+        keys.then_with(|| self.arrival(a.source, memory).cmp(&self.arrival(b.source, memory))) == Ordering::Less
     }
     fn sift_down(&mut self, mut at: usize, memory: &SortMemory) {
         loop {
             let (left, right) = (2 * at + 1, 2 * at + 2);
             let mut least = at;
             for child in [left, right] {
-                if child < self.heap.len() && self.order(self.heap[child], self.heap[least], memory) == Ordering::Less {
+                if child < self.heap.len() && self.is_less(self.heap[child], self.heap[least], memory) {
                     least = child;
                 }
             }
@@ -141,53 +284,102 @@ impl SortMerge {
             at = least;
         }
     }
-    /// Notes a source's present record; false if it has none.
-    fn note(&mut self, source: u32, memory: &SortMemory, io: SpillIo<'_>) -> Result<bool> {
-        let i = source as usize;
-        match &mut self.sources[i] {
-            MergeSource::Segment { next, end } => {
-                if next >= end {
-                    return Ok(false);
-                }
-                self.prefixes[i] = memory.entries[*next].prefix;
-            }
+    /// The prefix of a source's present record; None if it has none.
+    fn note(&mut self, source: u32, memory: &SortMemory, io: SpillIo<'_>) -> Result<Option<u64>> {
+        Ok(match &mut self.sources[source as usize] {
+            MergeSource::Segment { next, end } => (next < end).then(|| memory.entries[*next].prefix),
             MergeSource::Run { file, cursor } => {
-                if !cursor.advance(file, io)? {
-                    return Ok(false);
-                }
-                self.prefixes[i] = prefix_of(cursor.key());
+                cursor.advance(file, io)?.then(|| prefix_of(cursor.key(), self.skipped))
             }
-        }
-        Ok(true)
+        })
     }
     /// Moves to the next record; false at the end.
     fn advance(&mut self, memory: &SortMemory, io: SpillIo<'_>) -> Result<bool> {
         if !self.started {
             self.started = true;
             for source in 0..self.sources.len() as u32 {
-                if self.note(source, memory, io)? {
-                    self.heap.push(source);
+                if let Some(prefix) = self.note(source, memory, io)? {
+                    self.heap.push(HeapEntry { prefix, source });
                 }
             }
             for at in (0..self.heap.len() / 2).rev() {
                 self.sift_down(at, memory);
             }
-        } else if let Some(&top) = self.heap.first() {
-            if let MergeSource::Segment { next, .. } = &mut self.sources[top as usize] {
+        } else if let Some(&HeapEntry { source, .. }) = self.heap.first() {
+            if let MergeSource::Segment { next, .. } = &mut self.sources[source as usize] {
                 *next += 1;
             }
-            if !self.note(top, memory, io)? {
-                self.heap.swap_remove(0);
+            match self.note(source, memory, io)? {
+                Some(prefix) => self.heap[0].prefix = prefix,
+                None => drop(self.heap.swap_remove(0)),
             }
             self.sift_down(0, memory);
         }
         Ok(!self.heap.is_empty())
     }
     fn record<'m>(&'m self, memory: &'m SortMemory) -> &'m [u8] {
-        match self.heap.first().map(|top| &self.sources[*top as usize]) {
+        match self.heap.first().map(|top| &self.sources[top.source as usize]) {
             Some(MergeSource::Segment { next, .. }) => memory.record(memory.entries[*next]),
             Some(MergeSource::Run { cursor, .. }) => cursor.record(),
             None => &[],
+        }
+    }
+}
+
+/// What is read in order: the records in memory, group by group, or runs that are merged.
+enum SortedRecords {
+    Memory {
+        /// The next group.
+        group: usize,
+        /// What is left of the present group, its first entry the present record, unless it is merged.
+        entries: Range<usize>,
+        merge: Option<SortMerge>,
+        started: bool,
+    },
+    Runs(SortMerge),
+}
+
+impl SortedRecords {
+    fn of_memory() -> SortedRecords {
+        SortedRecords::Memory { group: 0, entries: 0..0, merge: None, started: false }
+    }
+    /// Moves to the next record; false at the end.
+    fn advance(&mut self, memory: &SortMemory, io: SpillIo<'_>) -> Result<bool> {
+        let SortedRecords::Memory { group, entries, merge, started } = self else {
+            let SortedRecords::Runs(merge) = self else { return Ok(false) };
+            return merge.advance(memory, io);
+        };
+        if std::mem::replace(started, true) {
+            entries.start += usize::from(entries.start < entries.end);
+        }
+        loop {
+            if let Some(merging) = merge {
+                if merging.advance(memory, io)? {
+                    return Ok(true);
+                }
+                *merge = None;
+            }
+            if entries.start < entries.end {
+                return Ok(true);
+            }
+            let Some(next) = memory.groups.get(*group) else { return Ok(false) };
+            *group += 1;
+            if next.len() <= SEGMENT {
+                *entries = next.clone();
+            } else {
+                let segments = next.clone().step_by(SEGMENT);
+                let segments =
+                    segments.map(|from| MergeSource::Segment { next: from, end: (from + SEGMENT).min(next.end) });
+                *merge = Some(SortMerge::new(segments.collect(), memory.skipped));
+            }
+        }
+    }
+    fn record<'m>(&'m self, memory: &'m SortMemory) -> &'m [u8] {
+        match self {
+            SortedRecords::Memory { merge: Some(merge), .. } | SortedRecords::Runs(merge) => merge.record(memory),
+            SortedRecords::Memory { entries, .. } => {
+                memory.entries.get(entries.start).map_or(&[], |entry| memory.record(*entry))
+            }
         }
     }
 }
@@ -196,9 +388,10 @@ impl SortMerge {
 pub struct Sorter {
     budget_bytes: usize,
     memory: SortMemory,
+    shared: SharedBytes,
     /// Runs on disk: those of level n are merges of runs of level n − 1, and older than all of these.
     levels: Vec<Vec<SpillFile>>,
-    merge: Option<SortMerge>,
+    sorted: Option<SortedRecords>,
     pub peak_bytes: usize,
     pub disk_bytes: u64,
 }
@@ -209,8 +402,9 @@ impl Sorter {
         Sorter {
             budget_bytes,
             memory: SortMemory::default(),
+            shared: SharedBytes::default(),
             levels: Vec::new(),
-            merge: None,
+            sorted: None,
             peak_bytes: 0,
             disk_bytes: 0,
         }
@@ -224,7 +418,7 @@ impl Sorter {
 
     pub fn push(&mut self, key: &[u8], values: &[Datum], io: SpillIo<'_>) -> Result<()> {
         let block_bytes = (self.budget_bytes / 16).clamp(4096, 256 * 1024);
-        self.memory.push(key, values, block_bytes)?;
+        self.shared.add(self.memory.push(key, values, block_bytes)?);
         self.peak_bytes = self.peak_bytes.max(self.memory.bytes);
         if self.memory.bytes >= self.budget_bytes {
             self.write_run(io)?;
@@ -232,27 +426,19 @@ impl Sorter {
         Ok(())
     }
 
-    fn segments(&self) -> SortMerge {
-        let count = self.memory.entries.len();
-        let ends = (0..count)
-            .step_by(SEGMENT)
-            .map(|from| MergeSource::Segment { next: from, end: (from + SEGMENT).min(count) });
-        SortMerge::new(ends.collect())
-    }
-
-    /// Writes `merge` to a run of its own.
-    fn write(&mut self, mut merge: SortMerge, io: SpillIo<'_>) -> Result<SpillFile> {
+    /// Writes records to a run of their own.
+    fn write(&mut self, mut sorted: SortedRecords, io: SpillIo<'_>) -> Result<SpillFile> {
         let mut file = SpillFile::new(STEP_BYTES.min(self.budget_bytes / 4));
-        while merge.advance(&self.memory, io)? {
-            file.push_record(merge.record(&self.memory), io)?;
+        while sorted.advance(&self.memory, io)? {
+            file.push_record(sorted.record(&self.memory), io)?;
         }
         file.finish(io)?;
         Ok(file)
     }
 
     fn write_run(&mut self, io: SpillIo<'_>) -> Result<()> {
-        self.memory.sort(io)?;
-        let mut run = self.write(self.segments(), io)?;
+        self.memory.sort(self.shared.count(), io)?;
+        let mut run = self.write(SortedRecords::of_memory(), io)?;
         // A later sort of the same size needs the file's buffer no more than this one.
         run.flush(io)?;
         self.memory.clear();
@@ -272,18 +458,17 @@ impl Sorter {
         Ok(())
     }
 
-    fn merge_of(&self, runs: Vec<SpillFile>) -> SortMerge {
+    fn merge_of(&self, runs: Vec<SpillFile>) -> SortedRecords {
         let buffer = self.budget_bytes / runs.len().max(1);
-        SortMerge::new(
-            runs.into_iter().map(|file| MergeSource::Run { file, cursor: SpillCursor::new(buffer) }).collect(),
-        )
+        let sources = runs.into_iter().map(|file| MergeSource::Run { file, cursor: SpillCursor::new(buffer) });
+        SortedRecords::Runs(SortMerge::new(sources.collect(), self.shared.count()))
     }
 
     /// Ends the input; from now on [`Sorter::advance`] yields the rows.
     pub fn finish(&mut self, io: SpillIo<'_>) -> Result<()> {
         if self.levels.is_empty() {
-            self.memory.sort(io)?;
-            self.merge = Some(self.segments());
+            self.memory.sort(self.shared.count(), io)?;
+            self.sorted = Some(SortedRecords::of_memory());
             return Ok(());
         }
         if !self.memory.entries.is_empty() {
@@ -292,17 +477,17 @@ impl Sorter {
         self.memory = SortMemory::default();
         let runs: Vec<SpillFile> = std::mem::take(&mut self.levels).into_iter().rev().flatten().collect();
         self.levels.push(Vec::new());
-        self.merge = Some(self.merge_of(runs));
+        self.sorted = Some(self.merge_of(runs));
         Ok(())
     }
 
     /// The next record's key and row; None at the end.
     pub fn advance(&mut self, io: SpillIo<'_>) -> Result<Option<(&[u8], &[u8])>> {
-        let Some(merge) = &mut self.merge else { return Ok(None) };
-        if !merge.advance(&self.memory, io)? {
+        let Some(sorted) = &mut self.sorted else { return Ok(None) };
+        if !sorted.advance(&self.memory, io)? {
             return Ok(None);
         }
-        let record = merge.record(&self.memory);
+        let record = sorted.record(&self.memory);
         let key = HEAD_BYTES + lengths(record).0;
         Ok(Some((&record[HEAD_BYTES..key], &record[key..])))
     }
@@ -353,9 +538,18 @@ mod tests {
     fn all_ways_sort_alike() {
         let short = |x: u64| (x as u32 % 10_000).to_be_bytes().to_vec();
         let long = |x: u64| format!("{}{}", "k".repeat((x % 30) as usize), x % 700).into_bytes();
+        // Keys that begin alike for all of the prefix and beyond it, or are that much longer than others.
+        let alike = |x: u64| [b"the same beginning".as_slice(), &(x as u16 % 300).to_be_bytes()].concat();
+        let equal = |_: u64| b"one".to_vec();
+        let prefixes = |x: u64| vec![0; (x % 20) as usize];
+        let wide = |x: u64| [[1].as_slice(), &(x.wrapping_mul(x)).to_be_bytes()].concat();
         for (i, budget) in [1 << 15, 1 << 17, 1 << 24].into_iter().enumerate() {
             check(&format!("short{i}"), budget, 60_000, &short);
             check(&format!("long{i}"), budget, 60_000, &long);
+            check(&format!("alike{i}"), budget, 60_000, &alike);
+            check(&format!("equal{i}"), budget, 60_000, &equal);
+            check(&format!("prefixes{i}"), budget, 60_000, &prefixes);
+            check(&format!("wide{i}"), budget, 60_000, &wide);
         }
         check("none", 1 << 20, 0, &short);
         check("one", 1 << 20, 1, &long);
