@@ -10,8 +10,6 @@
 
 use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::{Error, Result, RowId, sqlstate, work};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -191,37 +189,35 @@ impl KeySorter {
     }
 
     /// The keys in order. Call once, after the last push.
-    pub fn finish(&mut self) -> Result<SortedKeys<'_>> {
+    pub fn finish(&mut self) -> Result<MergedKeys<'_>> {
+        MergedKeys::of(self.sources()?)
+    }
+
+    /// What is to be merged, none of which has been read.
+    fn sources(&mut self) -> Result<Vec<KeySource<'_>>> {
         if self.runs.is_empty() {
             self.sort()?;
-            return Ok(SortedKeys::Memory { bytes: &self.bytes, entries: self.entries.iter() });
+            return Ok(vec![KeySource::Memory { bytes: &self.bytes, left: &self.entries }]);
         }
         self.write_run()?;
         self.bytes = Vec::new();
         self.entries = Vec::new();
-        let mut readers: Vec<RunReader<'_>> = self.runs.iter().map(RunReader::new).collect();
-        let mut heads = BinaryHeap::new();
-        for (i, reader) in readers.iter_mut().enumerate() {
-            if let Some((key, rid, null)) = reader.next()? {
-                heads.push(Reverse((key, rid, null, i)));
-            }
-        }
-        Ok(SortedKeys::Merge { readers, heads })
+        Ok(self.runs.iter().map(|run| KeySource::Run(RunReader::new(run))).collect())
     }
 }
 
-pub(super) struct RunReader<'a> {
+struct RunReader<'a> {
     run: &'a Run,
     buffer: Vec<u8>,
+    /// Where the present entry begins in the buffer, and how long it is.
     at: usize,
+    length: usize,
     offset: u64,
 }
 
-type SortedKey = (Vec<u8>, u64, bool);
-
 impl<'a> RunReader<'a> {
     fn new(run: &'a Run) -> RunReader<'a> {
-        RunReader { run, buffer: Vec::new(), at: 0, offset: 0 }
+        RunReader { run, buffer: Vec::new(), at: 0, length: 0, offset: 0 }
     }
     fn available(&mut self, count: usize) -> Result<bool> {
         if self.buffer.len() - self.at >= count {
@@ -242,80 +238,139 @@ impl<'a> RunReader<'a> {
         self.offset += got as u64;
         Ok(self.buffer.len() >= count)
     }
-    fn next(&mut self) -> Result<Option<SortedKey>> {
+    /// Moves to the next entry; false at the end.
+    fn advance(&mut self) -> Result<bool> {
+        self.at += std::mem::take(&mut self.length);
         if !self.available(HEAD_BYTES)? {
-            return Ok(None);
+            return Ok(false);
         }
-        let length = (u16::from_le_bytes([self.buffer[self.at], self.buffer[self.at + 1]]) & !NULL_FLAG) as usize;
-        if !self.available(HEAD_BYTES + length)? {
+        let key = (u16::from_le_bytes([self.buffer[self.at], self.buffer[self.at + 1]]) & !NULL_FLAG) as usize;
+        if !self.available(HEAD_BYTES + key)? {
             return Err(Error::corrupted("a sorted run ends within an entry"));
         }
-        let (key, rid, null) = key_at(&self.buffer, self.at);
-        let entry = (key.to_vec(), rid, null);
-        self.at += HEAD_BYTES + length;
-        Ok(Some(entry))
+        self.length = HEAD_BYTES + key;
+        Ok(true)
     }
 }
 
-pub(super) enum SortedKeys<'a> {
-    Memory { bytes: &'a [u8], entries: std::slice::Iter<'a, SortEntry> },
-    Merge { readers: Vec<RunReader<'a>>, heads: BinaryHeap<Reverse<(Vec<u8>, u64, bool, usize)>> },
+/// Sorted entries, and a present one among them.
+enum KeySource<'a> {
+    /// The present one is before those that are left.
+    Memory {
+        bytes: &'a [u8],
+        left: &'a [SortEntry],
+    },
+    Reading {
+        bytes: &'a [u8],
+        present: SortEntry,
+        left: &'a [SortEntry],
+    },
+    Run(RunReader<'a>),
 }
 
-impl Iterator for SortedKeys<'_> {
-    /// Key, row id, "a key column is NULL".
-    type Item = Result<(Vec<u8>, RowId, bool)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl KeySource<'_> {
+    /// Moves to the next entry; false at the end.
+    fn advance(&mut self) -> Result<bool> {
         match self {
-            SortedKeys::Memory { bytes, entries } => {
-                let entry = entries.next()?;
-                let (key, rid, null) = key_at(bytes, entry.at as usize);
-                Some(Ok((key.to_vec(), RowId::from_u64(rid), null)))
+            KeySource::Memory { bytes, left } | KeySource::Reading { bytes, left, .. } => {
+                let Some((first, rest)) = left.split_first() else { return Ok(false) };
+                *self = KeySource::Reading { bytes, present: *first, left: rest };
+                Ok(true)
             }
-            SortedKeys::Merge { readers, heads } => {
-                let Reverse((key, rid, null, i)) = heads.pop()?;
-                match readers[i].next() {
-                    Ok(Some((key, rid, null))) => heads.push(Reverse((key, rid, null, i))),
-                    Ok(None) => {}
-                    Err(e) => return Some(Err(e)),
-                }
-                Some(Ok((key, RowId::from_u64(rid), null)))
-            }
+            KeySource::Run(reader) => reader.advance(),
+        }
+    }
+    /// The present entry: key, row id, "a key column is NULL".
+    fn entry(&self) -> (&[u8], u64, bool) {
+        match self {
+            KeySource::Reading { bytes, present, .. } => key_at(bytes, present.at as usize),
+            KeySource::Run(reader) => key_at(&reader.buffer, reader.at),
+            KeySource::Memory { .. } => (&[], 0, false),
         }
     }
 }
 
-/// What several sorters have, in order.
+/// A source by the first bytes of its present key, which tell it from most others.
+#[derive(Clone, Copy)]
+struct HeapEntry {
+    prefix: u64,
+    source: usize,
+}
+
+/// What sorters have, in order.
 pub(super) struct MergedKeys<'a> {
-    sources: Vec<std::iter::Peekable<SortedKeys<'a>>>,
+    sources: Vec<KeySource<'a>>,
+    /// A binary heap of those sources that have an entry.
+    heap: Vec<HeapEntry>,
 }
 
 impl<'a> MergedKeys<'a> {
     pub fn new(sorters: &'a mut [KeySorter]) -> Result<MergedKeys<'a>> {
-        let sources = sorters.iter_mut().map(|s| Ok(s.finish()?.peekable())).collect::<Result<_>>()?;
-        Ok(MergedKeys { sources })
+        let mut sources = Vec::new();
+        for sorter in sorters {
+            sources.extend(sorter.sources()?);
+        }
+        MergedKeys::of(sources)
+    }
+    fn of(sources: Vec<KeySource<'a>>) -> Result<MergedKeys<'a>> {
+        let mut merged = MergedKeys { heap: Vec::with_capacity(sources.len()), sources };
+        for source in 0..merged.sources.len() {
+            if let Some(entry) = merged.read(source)? {
+                merged.heap.push(entry);
+            }
+        }
+        for at in (0..merged.heap.len() / 2).rev() {
+            merged.sift_down(at);
+        }
+        Ok(merged)
+    }
+    /// Moves a source to its next entry. None: it has no more.
+    fn read(&mut self, source: usize) -> Result<Option<HeapEntry>> {
+        let of_source = &mut self.sources[source];
+        if !of_source.advance()? {
+            return Ok(None);
+        }
+        Ok(Some(HeapEntry { prefix: SortEntry::new(of_source.entry().0, 0).first, source }))
+    }
+    fn is_less(&self, a: HeapEntry, b: HeapEntry) -> bool {
+        if a.prefix != b.prefix {
+            return a.prefix < b.prefix;
+        }
+        let ((a, a_rid, _), (b, b_rid, _)) = (self.sources[a.source].entry(), self.sources[b.source].entry());
+        (a, a_rid) < (b, b_rid)
+    }
+    fn sift_down(&mut self, mut at: usize) {
+        loop {
+            let mut least = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if child < self.heap.len() && self.is_less(self.heap[child], self.heap[least]) {
+                    least = child;
+                }
+            }
+            if least == at {
+                return;
+            }
+            self.heap.swap(at, least);
+            at = least;
+        }
     }
 }
 
 impl Iterator for MergedKeys<'_> {
+    /// Key, row id, "a key column is NULL".
     type Item = Result<(Vec<u8>, RowId, bool)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut least: Option<usize> = None;
-        for i in 0..self.sources.len() {
-            let (before, rest) = self.sources.split_at_mut(i);
-            let Some(entry) = rest[0].peek() else { continue };
-            let Ok((key, rid, _)) = entry else { return rest[0].next() };
-            let is_least = match least.and_then(|l| before[l].peek()) {
-                Some(Ok((other, other_rid, _))) => (key, rid.to_u64()) < (other, other_rid.to_u64()),
-                _ => true,
-            };
-            if is_least {
-                least = Some(i);
-            }
+        let top = self.heap.first()?.source;
+        let (key, rid, has_null) = self.sources[top].entry();
+        let entry = (key.to_vec(), RowId::from_u64(rid), has_null);
+        match self.read(top) {
+            Ok(Some(next)) => self.heap[0] = next,
+            Ok(None) => drop(self.heap.swap_remove(0)),
+            Err(e) => return Some(Err(e)),
         }
-        self.sources[least?].next()
+        self.sift_down(0);
+        Some(Ok(entry))
     }
 }
 

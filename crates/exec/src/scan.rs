@@ -124,6 +124,8 @@ struct ScanProgress {
     /// What a bitmap scan's indexes have found, and how far it has been read.
     found: RowIdSet,
     found_read: usize,
+    /// Rows are gathered from what has been found, not from all blocks.
+    gathers_found: bool,
     /// Blocks of which some rows, and of which all were looked at, and the last one.
     blocks: (u64, u64),
     last_block: Option<u32>,
@@ -312,7 +314,8 @@ impl ScanState {
     }
     /// Can it hand on its rows as columns?
     pub fn has_columns(&self) -> bool {
-        matches!(&self.node.op, Op::SeqScan(scan) if self.reading.gathers(scan))
+        let (Op::SeqScan(scan) | Op::BitmapScan { scan, .. }) = &self.node.op else { return false };
+        self.reading.gathers(scan)
     }
     /// The next rows as columns, of which only those in `is_used` are there. No row: there are no more.
     pub fn next_columns(
@@ -402,6 +405,7 @@ impl ScanProgress {
         self.own_read = false;
         self.reads_all = false;
         self.found = RowIdSet::default();
+        self.gathers_found = false;
         self.last_block = None;
         self.queries.clear();
         self.shared_blocks = None;
@@ -469,6 +473,11 @@ impl ScanProgress {
         let out = match out {
             ScanTarget::Rows(out) => out,
             ScanTarget::Columns(out, is_used) => {
+                if let Op::BitmapScan { bitmap, .. } = op
+                    && !std::mem::replace(&mut self.started, true)
+                {
+                    self.gathers_found = self.find_rows(source, bitmap, rt, cx)?;
+                }
                 let done = self.next_columns(source, (out, is_used), rt, cx);
                 self.count_seq(source, cx);
                 return done;
@@ -499,8 +508,8 @@ impl ScanProgress {
         }
     }
     fn count_seq(&mut self, ScanSource { scan, leaf }: ScanSource<'_>, cx: &mut ExecContext<'_>) {
-        let AccessCounts { scans, read, .. } = std::mem::take(&mut self.tally);
-        cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), scans, read, 0);
+        let AccessCounts { scans, read, fetched } = std::mem::take(&mut self.tally);
+        cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), scans, read, fetched);
     }
 
     fn count(&mut self, op: &Op, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -677,6 +686,24 @@ impl ScanProgress {
         Ok(true)
     }
 
+    /// Asks the bitmap scan's indexes for its rows. False: they cannot tell, so that the whole table is to be read.
+    fn find_rows(
+        &mut self,
+        ScanSource { scan, leaf }: ScanSource<'_>,
+        bitmap: &Bitmap,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        self.rows.clear();
+        (self.next, self.found_read) = (0, 0);
+        self.read_queries(scan, rt, cx)?;
+        match super::bitmap::rows(bitmap, leaf, rt, cx)? {
+            BitmapRows::Rows(rows) => self.found = rows,
+            BitmapRows::Everything => self.reads_all = true,
+        }
+        Ok(!self.reads_all)
+    }
+
     fn bitmap(
         &mut self,
         source: ScanSource<'_>,
@@ -686,18 +713,8 @@ impl ScanProgress {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let ScanSource { scan, leaf } = source;
-        if !self.started {
-            self.started = true;
-            self.rows.clear();
-            (self.next, self.found_read) = (0, 0);
-            self.read_queries(scan, rt, cx)?;
-            match super::bitmap::rows(bitmap, leaf, rt, cx)? {
-                BitmapRows::Rows(rows) => self.found = rows,
-                BitmapRows::Everything => {
-                    self.reads_all = true;
-                    return self.seq(source, out, rt, cx);
-                }
-            }
+        if !std::mem::replace(&mut self.started, true) && !self.find_rows(source, bitmap, rt, cx)? {
+            return self.seq(source, out, rt, cx);
         }
         let heap = self.heap(scan, leaf)?;
         while !out.full() {

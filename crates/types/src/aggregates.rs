@@ -10,7 +10,7 @@ use crate::citext::CITEXT;
 use crate::functions::get;
 use crate::functions::limits;
 use crate::numeric::Numeric;
-use crate::vector::{Rows, Vector, VectorValues};
+use crate::vector::{self, Rows, Vector, VectorValues};
 use crate::{Array, Datum, EvalContext, Interval, key, oids::*};
 use kilndb_base::{Error, Oid, Result, shared, sqlstate};
 use std::cmp::Ordering;
@@ -541,6 +541,30 @@ impl Accumulator for StringAgg {
             _ => {}
         }
         Ok(())
+    }
+    fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
+        let [text, separator] = args else { return self.add_each(rows, args, ctx) };
+        let (Some(texts), Some(separators)) = (vector::texts(text), vector::texts(separator)) else {
+            return self.add_each(rows, args, ctx);
+        };
+        rows.try_each(|row| {
+            if text.is_null(row) {
+                return Ok(());
+            }
+            let value = vector::text_of(texts.get(text.at(row)))?;
+            let Some(all) = &mut self.text else {
+                self.text = Some(value.to_string());
+                return Ok(());
+            };
+            let between = match separator.is_null(row) {
+                true => "",
+                false => vector::text_of(separators.get(separator.at(row)))?,
+            };
+            limits::room(all.len(), between.len() + value.len())?;
+            all.push_str(between);
+            all.push_str(value);
+            Ok(())
+        })
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         Ok(match (&self.text, &self.bytes) {

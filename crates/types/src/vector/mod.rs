@@ -30,6 +30,7 @@ pub use compare::compare_integers;
 pub use forms::form;
 pub use nulls::NullMask;
 pub use rows::Rows;
+pub(crate) use text::texts;
 
 use crate::numeric::{Numeric, ShortNumeric};
 use crate::{Datum, key};

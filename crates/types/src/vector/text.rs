@@ -7,7 +7,8 @@ use memchr::memmem::Finder;
 /// Longer texts are for the functions themselves, which can be interrupted.
 const BYTES_MAX: usize = 1 << 16;
 
-fn texts(v: &Vector) -> Option<&ByteColumn> {
+/// The column of a vector of texts.
+pub(crate) fn texts(v: &Vector) -> Option<&ByteColumn> {
     match &v.values {
         VectorValues::Bytes(BytesKind::Text, column) => Some(column),
         _ => None,
