@@ -16,7 +16,7 @@ use kilndb_bind::ir::BoolTestKind;
 use kilndb_plan::expression::{compare_int, int_of};
 use kilndb_plan::program::{Computation, Truth, VectorOperand, VectorOperation, VectorProgram, VectorStep};
 use kilndb_types::vector::{self, Rows, Vector, VectorValues};
-use kilndb_types::{Datum, EvalContext};
+use kilndb_types::{Datum, EvalContext, cast};
 
 /// The columns of the rows that a program runs over.
 pub(crate) trait ColumnSource {
@@ -342,6 +342,26 @@ fn call(
             scalar: |args: &[Datum], eval: &EvalContext<'_>| f(&args[0], typmod, explicit, eval),
         }
         .run((rows, plain), out, rt, cx),
+        VectorOperation::InOut { from, to, typmod, explicit, vector } => VectorCall {
+            args,
+            is_strict: true,
+            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| {
+                vector.is_some_and(|vector| vector(rows, args, out))
+            },
+            scalar: |args: &[Datum], eval: &EvalContext<'_>| {
+                cast::cast_via_text(from, to, &args[0], typmod, explicit, eval)
+            },
+        }
+        .run((rows, plain), out, rt, cx),
+        VectorOperation::Typmod { ty, typmod, explicit } => VectorCall {
+            args,
+            is_strict: true,
+            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| {
+                vector::apply_typmod(ty, typmod, rows, args, out)
+            },
+            scalar: |args: &[Datum], _: &EvalContext<'_>| cast::apply_typmod(ty, args[0].clone(), typmod, explicit),
+        }
+        .run((rows, plain), out, rt, cx),
     }
 }
 
@@ -369,22 +389,29 @@ where
             rows
         };
         if !(self.kernel)(wanted, args, out) {
-            out.start(rows.positions());
-            let mut values: Vec<Datum> = Vec::with_capacity(args.len());
-            wanted.try_each(|row| {
-                values.clear();
-                for arg in args {
-                    values.push(arg.get(row)?);
-                }
-                rt.pace.step(cx.park)?;
-                out.put(row, (self.scalar)(&values, &cx.eval)?);
-                Ok::<(), Error>(())
-            })?;
+            self.run_each(wanted, out, rt, cx)?;
         }
         if has_nulls {
             copy_nulls(args, rows, out);
         }
         Ok(())
+    }
+
+    /// Calls the function for one row after the other.
+    fn run_each(&self, rows: Rows<'_>, out: &mut Vector, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        out.start(rows.positions());
+        // Constants are there before the first row; the other arguments take their places for each.
+        let first = |arg: &&Vector| if arg.is_constant() { arg.get(0) } else { Ok(Datum::Null) };
+        let mut values = self.args.iter().map(first).collect::<Result<Vec<Datum>>>()?;
+        let varying: Vec<usize> = (0..self.args.len()).filter(|at| !self.args[*at].is_constant()).collect();
+        rows.try_each(|row| {
+            for at in &varying {
+                values[*at] = self.args[*at].get(row)?;
+            }
+            rt.pace.step(cx.park)?;
+            out.put(row, (self.scalar)(&values, &cx.eval)?);
+            Ok::<(), Error>(())
+        })
     }
 
     /// Constants give a constant.

@@ -94,8 +94,8 @@ impl ExpressionMaker {
             Type::Int8 => &["b", "b", "id::int8"],
             Type::Numeric => &["n", "n", "m", "i::numeric"],
             Type::Float8 => &["f", "f", "i::float8"],
-            Type::Text => &["s", "s", "t", "c::text", "i::text"],
-            Type::Date => &["d"],
+            Type::Text => &["s", "s", "t", "c::text", "i::text", "b::text", "n::text"],
+            Type::Date => &["d", "d", "d::text::date"],
             Type::Bool => &["p"],
         })
         .to_string()
@@ -122,7 +122,7 @@ impl ExpressionMaker {
 
     fn condition(&mut self, depth: usize) -> String {
         let (l, r) = (self.expression(Type::Bool, depth), self.expression(Type::Bool, depth));
-        match self.below(11) {
+        match self.below(12) {
             0 => format!("({l} and {r})"),
             1 => format!("({l} or {r})"),
             2 => format!("(not {l})"),
@@ -137,6 +137,7 @@ impl ExpressionMaker {
             // Guards of what would fail.
             5 => format!("(i <> 0 and {} / i > 1)", self.expression(Type::Int4, depth)),
             6 => format!("(i = 0 or {} / i > 1)", self.expression(Type::Int4, depth)),
+            7 => format!("starts_with({}, {})", self.expression(Type::Text, depth), self.leaf(Type::Text)),
             _ => self.comparison(depth),
         }
     }
@@ -147,6 +148,14 @@ impl ExpressionMaker {
             (Type::Int4, 0) => format!("length({})", self.expression(Type::Text, depth)),
             (Type::Int4, 1) => format!("({} - {})", self.expression(Type::Date, depth), self.leaf(Type::Date)),
             (Type::Int4, 2) => format!("abs({l})"),
+            (Type::Int4, 4) => format!("strpos({}, {})", self.expression(Type::Text, depth), self.leaf(Type::Text)),
+            (Type::Int4, 5) => {
+                let function = self.pick(&["ascii", "octet_length", "char_length", "bit_length"]);
+                format!("{function}({})", self.expression(Type::Text, depth))
+            }
+            (Type::Int8, 5) => format!("({l}::text)::int8"),
+            (Type::Numeric, 3) => format!("({l}::text)::numeric"),
+            (Type::Float8, 1) => format!("({}::text)::float8", self.expression(Type::Numeric, depth)),
             (Type::Int4 | Type::Int8, 3) => format!("({l} % {r})"),
             (Type::Int8, 4) => format!("({l} {} {})", self.pick(&["+", "-", "*"]), self.leaf(Type::Int4)),
             (Type::Numeric, 0) => format!("round({l}, {})", self.below(4)),
@@ -154,6 +163,25 @@ impl ExpressionMaker {
             (Type::Numeric, 2) => format!("({l})::numeric(12, 1)"),
             (Type::Float8, 0) => format!("{}::float8", self.expression(Type::Int4, depth)),
             _ => format!("({l} {} {r})", self.pick(&["+", "-", "*", "/", "+"])),
+        }
+    }
+
+    /// A call that makes a text of two.
+    fn text_call(&mut self, l: &str, r: &str) -> String {
+        let n = self.pick(&["1", "i", "2", "-1", "k", "4"]);
+        match self.below(12) {
+            0 => format!("substr({l}, {n}, 2)"),
+            1 => format!("substr({l}, {n})"),
+            2 => format!("substr({l}, 1, {n})"),
+            3 => format!("left({l}, {n})"),
+            4 => format!("right({l}, {n})"),
+            5 => format!("replace({l}, {}, {r})", self.leaf(Type::Text)),
+            6 => format!("{}({l}, {n}, {r})", self.pick(&["lpad", "rpad"])),
+            7 => format!("{}({l}, {r})", self.pick(&["btrim", "ltrim", "rtrim"])),
+            8 => format!("repeat({l}, {n})"),
+            9 => format!("split_part({l}, {r}, {n})"),
+            10 => format!("({l} || {})", self.pick(&["i", "b", "n", "p", "k"])),
+            _ => format!("({} || chr(60 + id) || {l})", self.pick(&["i", "b", "n", "p", "k"])),
         }
     }
 
@@ -171,8 +199,10 @@ impl ExpressionMaker {
             (3, _) if ty != Type::Bool => format!("{}({l}, {r})", self.pick(&["greatest", "least"])),
             (4, Type::Int4) => format!("(case {l} when {r} then 1 when 2 then 3 end)"),
             (_, Type::Bool) => self.condition(depth),
-            (5, Type::Text) => format!("{}({l})", self.pick(&["upper", "lower", "trim", "reverse"])),
-            (6, Type::Text) => format!("substr({l}, {}, 2)", self.pick(&["1", "i", "2"])),
+            (5, Type::Text) => {
+                format!("{}({l})", self.pick(&["upper", "lower", "trim", "reverse", "ltrim", "rtrim", "md5"]))
+            }
+            (6 | 7, Type::Text) => self.text_call(&l, &r),
             (_, Type::Text) => format!("({l} || {r})"),
             (_, Type::Date) => format!("({l} {} {} % 500)", self.pick(&["+", "-"]), self.leaf(Type::Int4)),
             _ => self.arithmetic(ty, depth),

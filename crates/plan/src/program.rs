@@ -16,10 +16,10 @@ use super::node::AggSpec;
 use kilndb_base::Oid;
 use kilndb_base::sync::OnceLock;
 use kilndb_bind::ir::BoolTestKind;
-use kilndb_types::Datum;
 use kilndb_types::cast::CastFn;
 use kilndb_types::functions::ScalarFn;
-use kilndb_types::vector::VectorFn;
+use kilndb_types::vector::{self, VectorFn};
+use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +54,20 @@ pub enum VectorOperation {
         typmod: i32,
         explicit: bool,
         vector: Option<VectorFn>,
+    },
+    /// A cast through the text form.
+    InOut {
+        from: Oid,
+        to: Oid,
+        typmod: i32,
+        explicit: bool,
+        vector: Option<VectorFn>,
+    },
+    /// A modifier applied to a value of its type.
+    Typmod {
+        ty: Oid,
+        typmod: i32,
+        explicit: bool,
     },
 }
 
@@ -288,7 +302,18 @@ fn join_program(probe_keys: &[CExpr], build_keys: &[CExpr], on: Option<&CExpr>) 
 /// What a step computes from its operands: two steps with one key compute the same.
 #[derive(Clone, PartialEq)]
 enum StepKey {
-    Call { function: usize, detail: (i32, bool), args: Box<[VectorOperand]> },
+    Call {
+        function: usize,
+        detail: (i32, bool),
+        args: Box<[VectorOperand]>,
+    },
+    /// A cast through the text form, or, if there is no type that it is from, a modifier applied.
+    Cast {
+        from: Option<Oid>,
+        to: Oid,
+        detail: (i32, bool),
+        args: Box<[VectorOperand]>,
+    },
     Parameter(usize),
     Once(usize),
 }
@@ -401,7 +426,14 @@ impl ProgramBuilder {
     }
     fn call(&mut self, operation: VectorOperation, args: &[CExpr]) -> Option<VectorOperand> {
         let args = self.values(args)?;
+        let cast = |from, to, detail| StepKey::Cast { from, to, detail, args: args.clone() };
         let (function, detail) = match operation {
+            VectorOperation::InOut { from, to, typmod, explicit, .. } => {
+                return self.shared(cast(Some(from), to, (typmod, explicit)), Computation::Call { operation, args });
+            }
+            VectorOperation::Typmod { ty, typmod, explicit } => {
+                return self.shared(cast(None, ty, (typmod, explicit)), Computation::Call { operation, args });
+            }
             VectorOperation::Scalar(call) => (call.f as usize, (0, call.strict)),
             VectorOperation::CompareInt(op) => (op as usize, (0, false)),
             VectorOperation::Arithmetic { op, wide, .. } => (16 + op as usize, (0, wide)),
@@ -433,6 +465,17 @@ impl ProgramBuilder {
             }
             CExpr::Cast { f, typmod, explicit, vector, arg } => {
                 let operation = VectorOperation::Cast { f: *f, typmod: *typmod, explicit: *explicit, vector: *vector };
+                self.call(operation, std::slice::from_ref(arg))
+            }
+            // A literal has no type of its own, and is read once.
+            CExpr::InOut { from, to, typmod, explicit, arg } if *from != oids::UNKNOWN => {
+                let (from, to, typmod, explicit) = (*from, *to, *typmod, *explicit);
+                let vector = (typmod < 0).then(|| vector::conversion(from, to)).flatten();
+                let operation = VectorOperation::InOut { from, to, typmod, explicit, vector };
+                self.call(operation, std::slice::from_ref(arg))
+            }
+            CExpr::Typmod { ty, typmod, explicit, arg } => {
+                let operation = VectorOperation::Typmod { ty: *ty, typmod: *typmod, explicit: *explicit };
                 self.call(operation, std::slice::from_ref(arg))
             }
             CExpr::And(list) => self.logic(true, list),

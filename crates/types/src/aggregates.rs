@@ -4,18 +4,24 @@
 //! 1. NULL arguments come in and are skipped here where SQL says so.
 //! 2. Integers are summed exactly (i128), numerics as numerics, floats as PostgreSQL does (Youngs-Cramer).
 
+use self::float::floats;
+pub use self::interval::IntervalTotals;
+use self::interval::intervals;
 use self::numeric::numerics;
+pub use self::regression::RegressionSums;
 use self::regression::{Regr, regression};
 use crate::citext::CITEXT;
 use crate::functions::get;
 use crate::functions::limits;
 use crate::numeric::Numeric;
 use crate::vector::{self, Rows, Vector, VectorValues};
-use crate::{Array, Datum, EvalContext, Interval, key, oids::*};
+use crate::{Array, Datum, EvalContext, key, oids::*};
 use kilndb_base::{Error, Oid, Result, shared, sqlstate};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+mod float;
+mod interval;
 mod moving;
 mod numeric;
 mod regression;
@@ -51,6 +57,15 @@ pub trait Accumulator: Send {
     }
     /// Takes in the arguments of rows as values.
     fn add_each(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
+        if let [arg] = args
+            && let VectorValues::Datums(values) = &arg.values
+        {
+            // The values are there, and are taken where they are.
+            return rows.try_each(|row| match arg.is_null(row) {
+                true => self.add(&[Datum::Null], ctx),
+                false => self.add(std::slice::from_ref(&values[arg.at(row)]), ctx),
+            });
+        }
         let mut values = Vec::with_capacity(args.len());
         rows.try_each(|row| {
             values.clear();
@@ -92,6 +107,15 @@ pub enum PartialAggregate {
         sum: Numeric,
         squares: Numeric,
     },
+    Floats {
+        n: f64,
+        sx: f64,
+        sxx: f64,
+        sum4: f32,
+    },
+    /// Of two variables.
+    Regression(RegressionSums),
+    Intervals(IntervalTotals),
     /// A value that counts as if it were a row's.
     Value(Datum),
 }
@@ -260,144 +284,6 @@ fn moments(want: SumResult, count: i64, sum: Numeric, squares: &Numeric) -> Resu
     let scale = numerator.select_div_scale(&divisor);
     let variance = numerator.div_scale(&divisor, scale, true);
     Ok(numeric(if want.root() { variance.sqrt_scale(scale) } else { variance }))
-}
-
-/// Float sums as PostgreSQL keeps them: count, sum, sum of squared differences.
-struct FloatSums {
-    want: SumResult,
-    single: bool,
-    n: f64,
-    sx: f64,
-    sxx: f64,
-    sum4: f32,
-}
-impl Accumulator for FloatSums {
-    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
-        let d = first(args);
-        if d.is_null() {
-            return Ok(());
-        }
-        self.add_value(get::float8(d)?)
-    }
-    fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
-        let [arg] = args else { return self.add_each(rows, args, ctx) };
-        let VectorValues::Doubles(values) = &arg.values else { return self.add_each(rows, args, ctx) };
-        rows.try_each(|row| if arg.is_null(row) { Ok(()) } else { self.add_value(values[arg.at(row)]) })
-    }
-    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        if self.n == 0.0 || (self.want.sample() && self.n <= 1.0) {
-            return Ok(Datum::Null);
-        }
-        Ok(match self.want {
-            SumResult::Sum if self.single => Datum::Float4(self.sum4),
-            SumResult::Sum => Datum::Float8(self.sx),
-            SumResult::Avg => Datum::Float8(self.sx / self.n),
-            w => {
-                let v = self.sxx / if w.sample() { self.n - 1.0 } else { self.n };
-                Datum::Float8(if w.root() { v.sqrt() } else { v })
-            }
-        })
-    }
-}
-impl FloatSums {
-    #[inline]
-    fn add_value(&mut self, v: f64) -> Result<()> {
-        if self.want == SumResult::Sum {
-            if self.single {
-                let r = if self.n == 0.0 { v as f32 } else { self.sum4 + v as f32 };
-                if r.is_infinite() && !v.is_infinite() && !self.sum4.is_infinite() {
-                    return Err(overflow());
-                }
-                self.sum4 = r;
-            } else {
-                let r = if self.n == 0.0 { v } else { self.sx + v };
-                if r.is_infinite() && !v.is_infinite() && !self.sx.is_infinite() {
-                    return Err(overflow());
-                }
-                self.sx = r;
-            }
-            self.n += 1.0;
-            return Ok(());
-        }
-        let (n, old) = (self.n + 1.0, self.sx);
-        self.sx += v;
-        if self.n > 0.0 {
-            let t = v * n - self.sx;
-            self.sxx += t * t / (n * self.n);
-            if self.sx.is_infinite() || self.sxx.is_infinite() {
-                if !old.is_infinite() && !v.is_infinite() {
-                    return Err(overflow());
-                }
-                self.sxx = f64::NAN;
-            }
-        } else if v.is_nan() || v.is_infinite() {
-            self.sxx = f64::NAN;
-        }
-        self.n = n;
-        Ok(())
-    }
-}
-struct IntervalSums {
-    avg: bool,
-    count: i64,
-    months: i64,
-    days: i64,
-    micros: i128,
-    pos_inf: i64,
-    neg_inf: i64,
-}
-impl IntervalSums {
-    /// Takes a value in, or (`sign` -1) out.
-    fn count_in(&mut self, args: &[Datum], sign: i64) -> Result<()> {
-        let d = first(args);
-        if d.is_null() {
-            return Ok(());
-        }
-        let v = get::interval(d)?;
-        self.count += sign;
-        if v.is_infinite() {
-            if v.months > 0 {
-                self.pos_inf += sign
-            } else {
-                self.neg_inf += sign
-            }
-            return Ok(());
-        }
-        self.months += sign * i64::from(v.months);
-        self.days += sign * i64::from(v.days);
-        self.micros += i128::from(sign) * i128::from(v.micros);
-        Ok(())
-    }
-}
-impl Accumulator for IntervalSums {
-    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
-        self.count_in(args, 1)
-    }
-    fn remove(&mut self, args: &[Datum], _: &EvalContext) -> Result<bool> {
-        self.count_in(args, -1)?;
-        Ok(true)
-    }
-    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        use crate::datetime::interval::{INFINITY, NEG_INFINITY};
-        let range = || Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, "interval out of range");
-        if self.count == 0 {
-            return Ok(Datum::Null);
-        }
-        let (pos_inf, neg_inf) = (self.pos_inf > 0, self.neg_inf > 0);
-        if pos_inf || neg_inf {
-            if pos_inf && neg_inf {
-                return Err(range());
-            }
-            return Ok(Datum::Interval(Arc::new(if pos_inf { INFINITY } else { NEG_INFINITY })));
-        }
-        let sum = Interval {
-            months: i32::try_from(self.months).map_err(|_| range())?,
-            days: i32::try_from(self.days).map_err(|_| range())?,
-            micros: i64::try_from(self.micros).map_err(|_| range())?,
-        };
-        let v = if self.avg { crate::functions::datetime::interval_divide(&sum, self.count as f64)? } else { sum };
-        Ok(Datum::Interval(Arc::new(v)))
-    }
 }
 
 /// min, max and any_value.
@@ -626,12 +512,6 @@ impl Accumulator for ArrayAgg {
 
 fn integers(want: SumResult, small: bool) -> Box<dyn Accumulator> {
     Box::new(IntegerSums { want, small, count: 0, sum: 0, squares: 0 })
-}
-fn floats(want: SumResult, single: bool) -> Box<dyn Accumulator> {
-    Box::new(FloatSums { want, single, n: 0.0, sx: 0.0, sxx: 0.0, sum4: 0.0 })
-}
-fn intervals(avg: bool) -> Box<dyn Accumulator> {
-    Box::new(IntervalSums { avg, count: 0, months: 0, days: 0, micros: 0, pos_inf: 0, neg_inf: 0 })
 }
 fn pick(keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
     Box::new(ExtremeAccumulator { keep, type_oid: 0, value: Datum::Null })

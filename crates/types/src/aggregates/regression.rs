@@ -1,6 +1,7 @@
 //! Statistics of two variables, as PostgreSQL keeps them (Youngs-Cramer).
 
-use super::{Accumulator, overflow};
+use super::float::{combined_squares, combined_sum};
+use super::{Accumulator, PartialAggregate, mixed, overflow};
 use crate::functions::get;
 use crate::{Datum, EvalContext};
 use kilndb_base::Result;
@@ -20,9 +21,9 @@ pub(super) enum Regr {
     CovarSamp,
     Corr,
 }
-/// Two-argument statistics: (Y, X).
-struct Regression {
-    want: Regr,
+/// What has been summed of two variables.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RegressionSums {
     n: f64,
     sx: f64,
     sxx: f64,
@@ -30,13 +31,8 @@ struct Regression {
     syy: f64,
     sxy: f64,
 }
-impl Accumulator for Regression {
-    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
-        let (Some(y), Some(x)) = (args.first(), args.get(1)) else { return Ok(()) };
-        if x.is_null() || y.is_null() {
-            return Ok(());
-        }
-        let (y, x) = (get::float8(y)?, get::float8(x)?);
+impl RegressionSums {
+    fn add(&mut self, y: f64, x: f64) -> Result<()> {
         let before = self.n;
         self.n += 1.0;
         let (old_sx, old_sy) = (self.sx, self.sy);
@@ -80,8 +76,42 @@ impl Accumulator for Regression {
         }
         Ok(())
     }
+    fn combined(self, other: RegressionSums) -> Result<RegressionSums> {
+        if self.n == 0.0 {
+            return Ok(other);
+        }
+        if other.n == 0.0 {
+            return Ok(self);
+        }
+        // How far the means of the parts are apart.
+        let (x, y) = (self.sx / self.n - other.sx / other.n, self.sy / self.n - other.sy / other.n);
+        let squares = |own, others, apart| combined_squares((self.n, own), (other.n, others), apart);
+        Ok(RegressionSums {
+            n: self.n + other.n,
+            sx: combined_sum(self.sx, other.sx)?,
+            sxx: squares(self.sxx, other.sxx, (x, x))?,
+            sy: combined_sum(self.sy, other.sy)?,
+            syy: squares(self.syy, other.syy, (y, y))?,
+            sxy: squares(self.sxy, other.sxy, (x, y))?,
+        })
+    }
+}
+
+/// Two-argument statistics: (Y, X).
+struct Regression {
+    want: Regr,
+    sums: RegressionSums,
+}
+impl Accumulator for Regression {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        let (Some(y), Some(x)) = (args.first(), args.get(1)) else { return Ok(()) };
+        if x.is_null() || y.is_null() {
+            return Ok(());
+        }
+        self.sums.add(get::float8(y)?, get::float8(x)?)
+    }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        let n = self.n;
+        let RegressionSums { n, sx, sxx, sy, syy, sxy } = self.sums;
         if self.want == Regr::Count {
             return Ok(Datum::Int8(n as i64));
         }
@@ -89,29 +119,37 @@ impl Accumulator for Regression {
             return Ok(Datum::Null);
         }
         let v = match self.want {
-            Regr::Sxx => self.sxx,
-            Regr::Syy => self.syy,
-            Regr::Sxy => self.sxy,
-            Regr::AvgX => self.sx / n,
-            Regr::AvgY => self.sy / n,
-            Regr::CovarPop => self.sxy / n,
-            Regr::CovarSamp => self.sxy / (n - 1.0),
+            Regr::Sxx => sxx,
+            Regr::Syy => syy,
+            Regr::Sxy => sxy,
+            Regr::AvgX => sx / n,
+            Regr::AvgY => sy / n,
+            Regr::CovarPop => sxy / n,
+            Regr::CovarSamp => sxy / (n - 1.0),
             Regr::Corr => {
-                if self.sxx == 0.0 || self.syy == 0.0 {
+                if sxx == 0.0 || syy == 0.0 {
                     return Ok(Datum::Null);
                 }
-                self.sxy / (self.sxx * self.syy).sqrt()
+                sxy / (sxx * syy).sqrt()
             }
-            Regr::R2 | Regr::Slope | Regr::Intercept if self.sxx == 0.0 => return Ok(Datum::Null),
-            Regr::R2 if self.syy == 0.0 => 1.0,
-            Regr::R2 => self.sxy * self.sxy / (self.sxx * self.syy),
-            Regr::Slope => self.sxy / self.sxx,
-            Regr::Intercept => (self.sy - self.sx * self.sxy / self.sxx) / n,
+            Regr::R2 | Regr::Slope | Regr::Intercept if sxx == 0.0 => return Ok(Datum::Null),
+            Regr::R2 if syy == 0.0 => 1.0,
+            Regr::R2 => sxy * sxy / (sxx * syy),
+            Regr::Slope => sxy / sxx,
+            Regr::Intercept => (sy - sx * sxy / sxx) / n,
             Regr::Count => n,
         };
         Ok(Datum::Float8(v))
     }
+    fn partial(&self) -> Option<PartialAggregate> {
+        Some(PartialAggregate::Regression(self.sums))
+    }
+    fn absorb(&mut self, other: PartialAggregate, _: &EvalContext) -> Result<()> {
+        let PartialAggregate::Regression(other) = other else { return Err(mixed()) };
+        self.sums = self.sums.combined(other)?;
+        Ok(())
+    }
 }
 pub(super) fn regression(want: Regr) -> Box<dyn Accumulator> {
-    Box::new(Regression { want, n: 0.0, sx: 0.0, sxx: 0.0, sy: 0.0, syy: 0.0, sxy: 0.0 })
+    Box::new(Regression { want, sums: RegressionSums::default() })
 }

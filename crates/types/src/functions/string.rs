@@ -56,7 +56,7 @@ fn initcap_of(s: &str) -> Result<String> {
     pieces::map_text(s, 4, |piece| piece.chars().map(&mut mapped).collect::<String>())
 }
 /// substring(s from start for len), 1-based, characters.
-pub(super) fn substr(s: &str, start: i32, len: Option<i32>) -> Result<&str> {
+pub(crate) fn substr(s: &str, start: i32, len: Option<i32>) -> Result<&str> {
     let start = i64::from(start);
     let end = match len {
         None => i64::MAX,
@@ -77,7 +77,7 @@ pub(super) fn substr(s: &str, start: i32, len: Option<i32>) -> Result<&str> {
     };
     Ok(&rest[..b])
 }
-fn trim_set<'a>(s: &'a str, set: &str, left: bool, right: bool) -> Result<&'a str> {
+pub(crate) fn trim_set<'a>(s: &'a str, set: &str, left: bool, right: bool) -> Result<&'a str> {
     let set: kilndb_base::hash::HashSet<char> = work::steps(set.chars(), 20).collect::<Result<_>>()?;
     let mut r = s;
     while let Some(c) = r.chars().next().filter(|c| left && set.contains(c)) {
@@ -158,7 +158,7 @@ pub(super) fn translate_of(s: &str, from: &str, to: &str) -> Result<String> {
     let mapped = |c: char| map.get(&c).copied().unwrap_or(Some(c));
     pieces::map_text(s, 20, |piece| piece.chars().filter_map(mapped).collect::<String>())
 }
-fn take(s: &str, n: i32, left: bool) -> Result<&str> {
+pub(crate) fn take(s: &str, n: i32, left: bool) -> Result<&str> {
     let len = length(s)?;
     let n = if n < 0 { len.saturating_add(n).max(0) } else { n.min(len) };
     if left {
@@ -427,7 +427,7 @@ fn spread(args: &[Datum]) -> &[Datum] {
         _ => args,
     }
 }
-fn md5_hex(b: &[u8]) -> Result<String> {
+pub(crate) fn md5_hex(b: &[u8]) -> Result<String> {
     use md5::Digest;
     let mut digest = md5::Md5::new();
     for piece in pieces::of_bytes(b, 2) {

@@ -233,6 +233,13 @@ pub fn string(b: &[u8]) -> Option<&str> {
         _ => None,
     }
 }
+/// The value of a number.
+pub(crate) fn numeric(b: &[u8]) -> Option<Numeric> {
+    match b.split_first() {
+        Some((&NUMBER, rest)) => row::get_numeric(rest),
+        _ => None,
+    }
+}
 /// Elements of an array, members of an object.
 pub fn count(b: &[u8]) -> usize {
     Container::open(b).map_or(0, |c| c.count)

@@ -2,10 +2,13 @@
 
 use super::bytes::{ByteColumn, BytesKind};
 use super::{IntegerKind, Rows, Vector, VectorValues};
+use crate::Datum;
 use crate::cast::without_blanks;
 use crate::datetime::calendar::USECS_PER_DAY;
 use crate::functions::descriptor::IntOp;
 use crate::key::compare_f64;
+use crate::numeric::{Numeric, ShortNumeric};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// What a comparison makes of an order.
@@ -92,7 +95,36 @@ fn comparison<J: Judge>(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> b
             pairs(rows, (a, b), (x, y), |row, x, y| found[row] = J::of_order(compare_f64(x, y)));
             true
         }
+        (V::Datums(_), V::Datums(_) | V::Decimals(..)) | (V::Decimals(..), V::Datums(_)) => {
+            numerics::<J>(rows, (a, b), out)
+        }
         _ => false,
+    }
+}
+
+/// Compares numerics of any form; false: there are other values among them.
+fn numerics<J: Judge>(rows: Rows<'_>, (a, b): (&Vector, &Vector), out: &mut Vector) -> bool {
+    let found = out.start_bools(rows.positions());
+    rows.all(|row| match (numeric_of(a, row), numeric_of(b, row)) {
+        (Some(x), Some(y)) => {
+            found[row] = J::of_order(x.cmp(&y));
+            true
+        }
+        _ => false,
+    })
+}
+#[inline]
+fn numeric_of(v: &Vector, row: usize) -> Option<Cow<'_, Numeric>> {
+    let at = v.at(row);
+    match &v.values {
+        VectorValues::Datums(values) => match &values[at] {
+            Datum::Numeric(number) => Some(Cow::Borrowed(number)),
+            _ => None,
+        },
+        VectorValues::Decimals(decimals, words) => {
+            Some(Cow::Owned(Numeric::Short(ShortNumeric::at(words[at], *decimals))))
+        }
+        _ => None,
     }
 }
 

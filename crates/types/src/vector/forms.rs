@@ -1,6 +1,6 @@
 //! Which functions have a vector form. A function's descriptor carries it.
 
-use super::{VectorFn, arithmetic, compare, json, text};
+use super::{VectorFn, arithmetic, compare, json, text, text_change, text_part};
 use kilndb_base::Oid;
 
 /// The vector form of a function, by its OID in pg_proc.
@@ -30,7 +30,31 @@ pub const fn form(function: Oid) -> Option<VectorFn> {
         3478 => json::member,
         3214 => json::member_text,
         1258 => text::concatenate,
-        1257 | 1317 => text::length,
+        2003 | 2004 => text_change::concatenate_any,
+        1257 | 1317 | 1369 | 1381 => text::length,
+        1318 | 1367 | 1372 => text::padded_length,
+        1374 | 1375 => text::octet_length,
+        1811 => text::bit_length,
+        877 | 936 => text_part::substr,
+        883 | 937 => text_part::substr_to_end,
+        3060 => text_part::left,
+        3061 => text_part::right,
+        884 | 885 => text_part::btrim,
+        875 | 881 => text_part::ltrim,
+        876 | 882 => text_part::rtrim,
+        871 => text_change::upper,
+        870 | 6412 => text_change::lower,
+        3062 => text_change::reverse,
+        849 | 868 => text_change::position,
+        3696 => text_change::starts_with,
+        2087 => text_change::replace,
+        873 | 879 => text_change::lpad,
+        874 | 880 => text_change::rpad,
+        1622 => text_change::repeat,
+        2088 => text_change::split_part,
+        2311 => text_change::md5,
+        1620 => text_change::ascii,
+        1621 => text_change::chr,
         154 => arithmetic::int4_divide,
         466 => arithmetic::int8_divide,
         156 | 941 => arithmetic::int4_remainder,

@@ -45,6 +45,9 @@ pub(super) fn member_text(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) ->
         if let Some(text) = binary::string(value) {
             return found.put(row, text.as_bytes());
         }
+        if let Some(number) = binary::numeric(value) {
+            return found.put_with(row, |bytes| number.write(bytes));
+        }
         match jsonb::scalar_text(value) {
             Some(Some(text)) => found.put(row, text.as_bytes()),
             Some(None) => {

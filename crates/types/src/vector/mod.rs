@@ -15,6 +15,7 @@
 mod arithmetic;
 mod bytes;
 mod compare;
+mod conversion;
 mod forms;
 mod json;
 mod nulls;
@@ -22,11 +23,14 @@ mod rows;
 #[cfg(test)]
 mod tests;
 mod text;
+mod text_change;
+mod text_part;
 
 pub use arithmetic::integer_arithmetic;
 pub(crate) use bytes::text as text_of;
 pub use bytes::{ByteColumn, BytesKind};
 pub use compare::compare_integers;
+pub use conversion::{apply_typmod, conversion};
 pub use forms::form;
 pub use nulls::NullMask;
 pub use rows::Rows;

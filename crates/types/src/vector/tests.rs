@@ -70,8 +70,39 @@ fn kinds(name: &str, count: usize) -> Option<Vec<&'static str>> {
     Some([pair.0, pair.1][..count].to_vec())
 }
 
+/// Types of the arguments of functions of texts, by OID. None: it is no such function.
+fn kinds_of_text(function: u32) -> Option<&'static [&'static str]> {
+    Some(match function {
+        1317 | 1369 | 1381 | 1318 | 1367 | 1372 | 1374 | 1375 | 1811 => &["text"],
+        870 | 871 | 6412 | 3062 | 2311 | 1620 | 885 | 881 | 882 => &["text"],
+        884 | 875 | 876 | 849 | 868 | 3696 => &["text", "text"],
+        877 | 936 => &["text", "place", "count"],
+        883 | 937 | 3060 | 3061 => &["text", "place"],
+        879 | 880 | 1622 => &["text", "count"],
+        873 | 874 => &["text", "count", "text"],
+        2087 => &["text", "text", "text"],
+        2088 => &["text", "text", "count"],
+        1621 => &["count"],
+        2003 => &["text", "shown"],
+        2004 => &["shown", "text"],
+        _ => return None,
+    })
+}
+
+/// A number of characters, mostly few; `least` is what it mostly is at least.
+fn count(least: i32, random: &mut Random) -> Datum {
+    Datum::Int4(match random.below(150) {
+        0 => i32::MAX,
+        1 => i32::MIN,
+        2 => -1,
+        _ => least + random.below(8) as i32,
+    })
+}
+
 fn value(kind: &str, random: &mut Random) -> Datum {
     match kind {
+        "count" => count(1, random),
+        "place" => count(-3, random),
         "int2" => Datum::Int2(random.integer(16) as i16),
         "int4" => Datum::Int4(random.integer(32) as i32),
         "int8" => Datum::Int8(random.integer(64)),
@@ -112,7 +143,27 @@ fn value(kind: &str, random: &mut Random) -> Datum {
             crate::looks::with_context(|context| crate::io::input(crate::oids::JSONB, text, -1, context)).unwrap()
         }
         _ => {
-            Datum::text(random.pick(&["", "a", "a ", "ab", "äb", "abab", "xaby", "%", "a%", "%b%", "a_", "\\%", "%äb"]))
+            const TEXTS: [&str; 18] = [
+                "",
+                "a",
+                "a ",
+                "ab",
+                "äb",
+                "abab",
+                "xaby",
+                "%",
+                "a%",
+                "%b%",
+                "a_",
+                "\\%",
+                "%äb",
+                " AB ",
+                "Straße",
+                "İß",
+                "ä",
+                "日本語",
+            ];
+            Datum::text(random.pick(&TEXTS))
         }
     }
 }
@@ -127,7 +178,8 @@ fn vector(kind: &str, rows: usize, is_uniform: bool, random: &mut Random) -> Vec
         let next = if is_uniform {
             // Values that no operation fails for.
             match value(kind, random) {
-                Datum::Int4(v) => Datum::Int4(v % 1000 + 1001),
+                Datum::Int4(v) if kind == "int4" => Datum::Int4(v % 1000 + 1001),
+                Datum::Int4(v) if kind == "count" => Datum::Int4(v.clamp(1, 9)),
                 Datum::Int8(v) => Datum::Int8(v % 1000 + 1001),
                 Datum::Date(v) => Datum::Date(v % 10_000),
                 Datum::Numeric(_) => {
@@ -157,19 +209,26 @@ fn check_forms(context: &EvalContext<'_>) {
         let Some(form) = d.vector else { continue };
         let FunctionKind::Scalar(scalar) = d.kind else { panic!("{}: only scalar functions have a form", d.name) };
         assert!(d.strict, "{}", d.name);
-        let arguments =
-            if matches!(d.oid, 1257 | 1317 | 481 | 754 | 1740 | 1781 | 1782 | 235 | 316 | 482) { 1 } else { 2 };
-        let kinds = kinds(d.name, arguments).unwrap_or_else(|| panic!("{} takes what?", d.name));
+        let arguments = if matches!(d.oid, 1257 | 481 | 754 | 1740 | 1781 | 1782 | 235 | 316 | 482) { 1 } else { 2 };
         let kinds: Vec<&str> = match d.oid {
+            oid if kinds_of_text(oid).is_some() => kinds_of_text(oid).unwrap_or_default().to_vec(),
             945 | 947 | 1781 | 482 => vec!["int8"; arguments],
             481 | 1740 | 316 => vec!["int4"; arguments],
             754 | 1782 | 235 => vec!["int2"; arguments],
-            _ => kinds,
+            _ => kinds(d.name, arguments).unwrap_or_else(|| panic!("{} takes what?", d.name)),
         };
         let mut computed = 0;
         for round in 0..300 {
             let rows = 1 + random.below(70) as usize;
-            let args: Vec<Vector> = kinds.iter().map(|kind| vector(kind, rows, round % 2 == 0, &mut random)).collect();
+            let kind_of = |kind: &'static str, random: &mut Random| match kind {
+                "shown" => random.pick(&["int2", "int4", "int8", "numeric", "bool", "text"]),
+                kind => kind,
+            };
+            let arg = |kind: &&'static str| {
+                let kind = kind_of(kind, &mut random);
+                vector(kind, rows, round % 2 == 0, &mut random)
+            };
+            let args: Vec<Vector> = kinds.iter().map(arg).collect();
             let refs: Vec<&Vector> = args.iter().collect();
             let listed: Vec<u32> = (0..rows as u32).filter(|_| random.below(3) > 0).collect();
             let wanted = if random.below(2) == 0 { Rows::All(rows) } else { Rows::Listed(&listed, rows) };
@@ -188,8 +247,109 @@ fn check_forms(context: &EvalContext<'_>) {
         assert!(computed > 0, "{} ({}): its form never computes anything", d.name, d.oid);
         checked += 1;
     }
-    assert!(checked > 90, "{checked}");
+    assert!(checked > 125, "{checked}");
     assert!(functions::descriptor(177).is_some_and(|d| d.vector.is_none()), "int4pl is a step of its own");
+}
+
+/// What a form gives is what `expected` gives for each row, NULLs among the arguments left out.
+fn check_cast(
+    form: super::VectorFn,
+    arg: &Vector,
+    rows: usize,
+    expected: impl Fn(&Datum) -> kilndb_base::Result<Datum>,
+) -> bool {
+    let listed: Vec<u32> = (0..rows as u32).filter(|row| !arg.is_null(*row as usize)).collect();
+    let mut out = Vector::default();
+    if !form(Rows::of(&listed, rows), &[arg], &mut out) {
+        return false;
+    }
+    for row in listed {
+        let value = arg.get(row as usize).unwrap();
+        let expected = expected(&value).unwrap_or_else(|e| panic!("{value:?}: {e:?}"));
+        assert_eq!(format!("{:?}", out.get(row as usize).unwrap()), format!("{expected:?}"), "{value:?}");
+    }
+    true
+}
+
+fn vector_of(values: Vec<Datum>) -> Vector {
+    let mut vector = Vector::default();
+    vector.start(values.len());
+    values.into_iter().enumerate().for_each(|(row, value)| vector.put(row, value));
+    vector
+}
+
+#[test]
+fn casts_through_text_compute_what_their_types_do() {
+    use crate::oids::*;
+    const TEXTS: [&str; 24] = [
+        "0",
+        "1",
+        "-1",
+        "+7",
+        " 42 ",
+        "32767",
+        "32768",
+        "-2147483648",
+        "2147483648",
+        "9223372036854775807",
+        "9223372036854775808",
+        "1.5",
+        "-0.00",
+        "1e3",
+        "NaN",
+        "Infinity",
+        "0x1f",
+        "1_000",
+        "2000-02-29",
+        "2001-02-29",
+        "2000-02-29 12:34:56.5",
+        "123456789012345678901234567890.5",
+        "",
+        "x",
+    ];
+    let mut random = Random(17);
+    let targets = [INT2, INT4, INT8, NUMERIC, FLOAT8, DATE, TIMESTAMP];
+    crate::looks::with_context(|context| {
+        for to in targets {
+            let form = super::conversion(TEXT, to).unwrap();
+            let cast = |value: &Datum| crate::cast::cast_via_text(TEXT, to, value, -1, false, context);
+            let mut computed = 0;
+            for _ in 0..600 {
+                let rows = 1 + random.below(4) as usize;
+                let text = |random: &mut Random| match random.below(8) {
+                    0 => Datum::Null,
+                    _ => Datum::text(random.pick(&TEXTS)),
+                };
+                let arg = vector_of((0..rows).map(|_| text(&mut random)).collect());
+                computed += usize::from(check_cast(form, &arg, rows, cast));
+            }
+            assert!(computed > 0, "{to}");
+        }
+        for (from, kind) in [(INT2, "int2"), (INT4, "int4"), (INT8, "int8"), (NUMERIC, "numeric")] {
+            let form = super::conversion(from, TEXT).unwrap();
+            let cast = |value: &Datum| crate::cast::cast_via_text(from, TEXT, value, -1, false, context);
+            let values = (0..90).map(|_| value(kind, &mut random)).collect();
+            assert!(check_cast(form, &vector_of(values), 90, cast) || kind == "numeric");
+        }
+    });
+    assert!(super::conversion(BPCHAR, INT4).is_none() && super::conversion(TEXT, TIMESTAMPTZ).is_none());
+}
+
+#[test]
+fn modifiers_are_applied_to_numerics() {
+    use crate::oids::NUMERIC;
+    let typmod = ((6 << 16) | 1) + 4;
+    let numbers =
+        |texts: &[&str]| vector_of(texts.iter().map(|text| Datum::Numeric(Numeric::parse(text).unwrap())).collect());
+    let apply =
+        |arg: &Vector, out: &mut Vector| super::apply_typmod(NUMERIC, typmod, Rows::All(arg.positions), &[arg], out);
+    let (arg, mut out) = (numbers(&["1.25", "-0.05", "99999.94"]), Vector::default());
+    assert!(apply(&arg, &mut out));
+    for (row, expected) in ["1.3", "-0.1", "99999.9"].iter().enumerate() {
+        let expected = Datum::Numeric(Numeric::parse(expected).unwrap());
+        assert_eq!(format!("{:?}", out.get(row).unwrap()), format!("{expected:?}"));
+    }
+    assert!(!apply(&numbers(&["1.25", "99999.95"]), &mut out), "more digits than there is room for");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Functions of texts in vectors.
 
 use super::bytes::{ByteColumn, BytesKind};
-use super::{IntegerKind, Rows, Vector, VectorValues};
+use super::{IntegerKind, Rows, Vector, VectorValues, text_of};
+use crate::cast::without_blanks;
 use memchr::memmem::Finder;
 
 /// Longer texts are for the functions themselves, which can be interrupted.
-const BYTES_MAX: usize = 1 << 16;
+pub(super) const BYTES_MAX: usize = 1 << 16;
 
 /// The column of a vector of texts.
 pub(crate) fn texts(v: &Vector) -> Option<&ByteColumn> {
@@ -17,6 +18,87 @@ pub(crate) fn texts(v: &Vector) -> Option<&ByteColumn> {
 
 fn are_short(rows: Rows<'_>, v: &Vector, column: &ByteColumn) -> bool {
     rows.all(|row| column.get(v.at(row)).len() <= BYTES_MAX)
+}
+
+/// The texts of an argument, none of which is long.
+#[derive(Clone, Copy)]
+pub(super) struct ShortTexts<'v> {
+    vector: &'v Vector,
+    column: &'v ByteColumn,
+}
+
+impl<'v> ShortTexts<'v> {
+    pub fn of(rows: Rows<'_>, vector: &'v Vector) -> Option<ShortTexts<'v>> {
+        let column = texts(vector)?;
+        are_short(rows, vector, column).then_some(ShortTexts { vector, column })
+    }
+    #[inline]
+    pub fn get(self, row: usize) -> &'v [u8] {
+        self.column.get(self.vector.at(row))
+    }
+    /// None: the bytes are no text, which is an error of the function's.
+    #[inline]
+    pub fn text(self, row: usize) -> Option<&'v str> {
+        text_of(self.get(row)).ok()
+    }
+    /// The text that stands for all rows.
+    pub fn constant(self) -> Option<&'v [u8]> {
+        self.vector.is_constant().then(|| self.column.get(0))
+    }
+}
+
+/// The words of an argument of a kind.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'v> {
+    vector: &'v Vector,
+    words: &'v [i64],
+}
+
+impl<'v> Words<'v> {
+    pub fn of(kind: IntegerKind, vector: &'v Vector) -> Option<Words<'v>> {
+        match &vector.values {
+            VectorValues::Integers(own, words) if *own == kind => Some(Words { vector, words }),
+            _ => None,
+        }
+    }
+    #[inline]
+    pub fn get(self, row: usize) -> i64 {
+        self.words[self.vector.at(row)]
+    }
+}
+
+/// Gives each row the text that `write` appends; false as soon as it has none.
+#[inline]
+pub(super) fn write_texts(
+    rows: Rows<'_>,
+    out: &mut Vector,
+    mut write: impl FnMut(usize, &mut Vec<u8>) -> Option<()>,
+) -> bool {
+    let found = out.start_bytes(BytesKind::Text, rows.positions());
+    rows.all(|row| {
+        let mut is_written = false;
+        let fits = found.put_with(row, |bytes| is_written = write(row, bytes).is_some());
+        is_written && fits
+    })
+}
+
+/// Gives each row the bytes that `part` finds; false as soon as there are none.
+#[inline]
+pub(super) fn put_texts<'v>(rows: Rows<'_>, out: &mut Vector, mut part: impl FnMut(usize) -> Option<&'v [u8]>) -> bool {
+    let found = out.start_bytes(BytesKind::Text, rows.positions());
+    rows.all(|row| part(row).is_some_and(|bytes| found.put(row, bytes)))
+}
+
+/// Gives each row the number that `f` finds; false as soon as there is none.
+#[inline]
+pub(super) fn put_int4(rows: Rows<'_>, out: &mut Vector, mut f: impl FnMut(usize) -> Option<i64>) -> bool {
+    let found = out.start_integers(IntegerKind::Int4, rows.positions());
+    rows.all(|row| {
+        f(row).is_some_and(|number| {
+            found[row] = number;
+            true
+        })
+    })
 }
 
 /// A pattern of LIKE that has no other special characters than `%`.
@@ -93,13 +175,25 @@ pub(super) fn concatenate(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) ->
 }
 
 /// The number of characters: of bytes that do not continue one.
-pub(super) fn length(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
-    let [text] = *args else { return false };
-    let Some(x) = texts(text) else { return false };
-    if !are_short(rows, text, x) {
-        return false;
-    }
-    let found = out.start_integers(IntegerKind::Int4, rows.positions());
-    rows.each(|row| found[row] = x.get(text.at(row)).iter().filter(|b| **b & 0xc0 != 0x80).count() as i64);
-    true
+pub(super) fn characters(text: &[u8]) -> i64 {
+    text.iter().filter(|b| **b & 0xc0 != 0x80).count() as i64
+}
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident: $count:expr;)*) => { $(
+        $(#[$doc])*
+        pub(super) fn $name(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
+            let [text] = *args else { return false };
+            let Some(text) = ShortTexts::of(rows, text) else { return false };
+            let count: fn(&[u8]) -> i64 = $count;
+            put_int4(rows, out, |row| Some(count(text.get(row))))
+        }
+    )* };
+}
+counts! {
+    length: |text| characters(text);
+    /// The blanks at the end of a value of type character do not count.
+    padded_length: |text| characters(without_blanks(text));
+    octet_length: |text| text.len() as i64;
+    bit_length: |text| text.len() as i64 * 8;
 }
