@@ -2,10 +2,12 @@
 
 use super::context::*;
 use super::expr::Evaluate;
+use super::hash_table::key_of;
+use super::key_index::{KeyIndex, entry_bytes};
 use super::null_rows::{NullableRowSet, RowKey};
 use super::state::NodeState;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_plan::expression::{CExpr, SubPlanKind, SubPlanUse};
+use kilndb_plan::expression::{CExpr, ExistsTable, SubPlanKind, SubPlanUse};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
 
@@ -15,6 +17,59 @@ pub(crate) struct SubplanState {
     cached: Option<Datum>,
     rows: Option<Vec<Vec<Datum>>>,
     set: Option<NullableRowSet>,
+    table: ExistsTableState,
+}
+
+/// How often EXISTS was asked, and the table that it looks in then.
+#[derive(Default)]
+struct ExistsTableState {
+    calls: u64,
+    keys: Option<KeyIndex>,
+    /// It does not fit into memory, so rows are looked up as before.
+    is_too_large: bool,
+    key: Vec<u8>,
+}
+
+impl ExistsTableState {
+    /// Is there a row with the keys of `row`? None: there is no table yet.
+    fn ask(
+        &mut self,
+        table: &ExistsTable,
+        row: &[Datum],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<bool>> {
+        self.calls += 1;
+        if self.keys.is_none() {
+            if self.calls <= table.after_calls || self.is_too_large {
+                return Ok(None);
+            }
+            self.make(table, rt, cx)?;
+        }
+        let Some(keys) = &self.keys else { return Ok(None) };
+        key_of(&table.keys, &table.types, row, &mut self.key, rt, cx)?;
+        Ok(Some(!self.key.is_empty() && keys.get(&self.key).is_some()))
+    }
+    fn make(&mut self, table: &ExistsTable, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = rt.plan.subplans[table.index].clone();
+        let (mut input, mut batch) = (NodeState::new(&node), Batch::new(node.width));
+        let columns: Vec<CExpr> = (0..table.types.len()).map(CExpr::Slot).collect();
+        let (mut keys, mut bytes) = (KeyIndex::default(), 0);
+        while input.fill(&mut batch, rt, cx)? {
+            for i in 0..batch.rows {
+                key_of(&columns, &table.types, batch.row(i), &mut self.key, rt, cx)?;
+                if !self.key.is_empty() && keys.insert(&self.key, 0).is_none() {
+                    bytes += entry_bytes(self.key.len());
+                }
+            }
+            if bytes > cx.hash_mem_bytes {
+                self.is_too_large = true;
+                return Ok(());
+            }
+        }
+        self.keys = Some(keys);
+        Ok(())
+    }
 }
 
 pub fn eval(s: &SubPlanUse, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
@@ -26,7 +81,14 @@ pub fn eval(s: &SubPlanUse, row: &[Datum], rt: &mut RunState, cx: &mut ExecConte
         Some(st) => st,
         None => {
             let node = rt.plan.subplans[s.index].clone();
-            SubplanState { state: NodeState::new(&node), started: false, cached: None, rows: None, set: None }
+            SubplanState {
+                state: NodeState::new(&node),
+                started: false,
+                cached: None,
+                rows: None,
+                set: None,
+                table: ExistsTableState::default(),
+            }
         }
     };
     let result = eval_with(s, &mut state, row, rt, cx);
@@ -54,6 +116,11 @@ fn eval_with(
         && let Some(d) = &st.cached
     {
         return Ok(d.clone());
+    }
+    if let Some(table) = &s.table
+        && let Some(found) = st.table.ask(table, row, rt, cx)?
+    {
+        return Ok(Datum::Bool(found));
     }
     let width = rt.plan.subplans[s.index].width;
     let value = match &s.kind {

@@ -1,5 +1,6 @@
 //! Grouping and aggregates.
 
+use super::computed_below::GroupedExpressions;
 use super::finished_cost::PathCost;
 use super::row_order::RowOrder;
 use super::scan::{WantedGroups, WantedRows};
@@ -163,13 +164,24 @@ impl Planner<'_> {
             }
         }
         let mut made_order = RowOrder::default();
+        let rows = if groups.is_empty() { 1.0 } else { self.group_count(&groups, input.node.rows) };
+        // What EXPLAIN shows are the groups and aggregates as they were written.
+        let (mut run_groups, mut run_aggs) = (groups.clone(), aggs.clone());
         if sorted {
             let ascending = |g: &Expr| SortKey { expr: g.clone(), descending: false, nulls_first: false };
             let keys = match wanted.groups {
                 Some(_) => wanted.order.to_vec(),
                 None => groups.iter().map(ascending).collect(),
             };
-            input = self.sort(input, &keys, &rows_order)?;
+            let mut sort_keys = keys.clone();
+            if rows_order.presorted(&keys) == 0 {
+                let over = GroupedExpressions { groups: groups.clone(), aggs: aggs.clone(), keys: keys.clone() };
+                if let Some((below, above)) = self.compute_below(&input, &over)? {
+                    (input, rows_order) = (below, RowOrder::default());
+                    (run_groups, run_aggs, sort_keys) = (above.groups, above.aggs, above.keys);
+                }
+            }
+            input = self.sort(input, &sort_keys, &rows_order)?;
             let column = |k: &SortKey| {
                 let at = groups.iter().position(|g| kilndb_bind::same(g, &k.expr))?;
                 let id = ColId { rel, att: at as i16 + 1 };
@@ -178,7 +190,7 @@ impl Planner<'_> {
             made_order = RowOrder::of_keys(&keys.iter().map_while(column).collect::<Vec<_>>());
         }
         let mut specs = Vec::new();
-        for a in &aggs {
+        for a in &run_aggs {
             let ExprKind::Agg(call) = &a.kind else { continue };
             let args = call.args.iter().map(|x| self.compile(x, &input.layout)).collect::<Result<Vec<_>>>()?;
             let filter = match &call.filter {
@@ -203,10 +215,9 @@ impl Planner<'_> {
                 star: call.star,
             });
         }
-        let group_exprs = groups.iter().map(|g| self.compile(g, &input.layout)).collect::<Result<Vec<_>>>()?;
+        let group_exprs = run_groups.iter().map(|g| self.compile(g, &input.layout)).collect::<Result<Vec<_>>>()?;
         let types = groups.iter().map(|g| self.told_apart_type(g)).collect::<Result<_>>()?;
         let width = group_count + specs.len() + groupings.len();
-        let rows = if groups.is_empty() { 1.0 } else { self.group_count(&groups, input.node.rows) };
         let costs = self.costs();
         let grouped = match sorted {
             true => costs.sorted_groups(input.node.rows, rows, group_count, specs.len()),

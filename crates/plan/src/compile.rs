@@ -1,8 +1,9 @@
 //! Compiles bound expressions to expression programs.
 
 use super::Planner;
+use super::exists_table::PlannedExistsTable;
 use super::expression::RoutineCall;
-use super::expression::{CExpr, CSubscript, RowComparison, ScalarCall};
+use super::expression::{CExpr, CSubscript, ExistsTable, RowComparison, ScalarCall};
 use super::expression::{SubPlanKind, SubPlanUse};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::collation::of_arguments;
@@ -50,6 +51,8 @@ pub(crate) struct CorrelatedSubplan {
     width: usize,
     /// The WITH queries inside of it that depend on something outside of themselves.
     ctes: Vec<usize>,
+    /// What it becomes if it is run for many rows.
+    table: Option<PlannedExistsTable>,
 }
 
 impl Planner<'_> {
@@ -608,7 +611,14 @@ impl Planner<'_> {
         let (index, width) = self.plan_sublink(s, independent)?;
         let mut ctes: Vec<usize> = self.correlated_ctes.borrow().iter().skip(first_cte).map(|c| c.1).collect();
         ctes.dedup();
-        let planned = CorrelatedSubplan { sublink: s.id, query: s.query.clone(), index, width, ctes };
+        let table = match s.kind == SubKind::Exists && !independent {
+            true => {
+                let node = self.subplans.borrow()[index].clone();
+                self.exists_table(s, &node)?
+            }
+            false => None,
+        };
+        let planned = CorrelatedSubplan { sublink: s.id, query: s.query.clone(), index, width, ctes, table };
         // Of one that is independent the query level where it is used has to be told each time.
         if !independent {
             self.correlated_subplans.borrow_mut().push(planned.clone());
@@ -619,7 +629,8 @@ impl Planner<'_> {
     #[inline(never)]
     fn compile_sublink(&self, s: &SubLink, ty: Oid, layout: &Layout) -> Result<CExpr> {
         let outer = self.outer_columns(&s.query);
-        let CorrelatedSubplan { index, width, ctes, .. } = self.subplan_of(s, outer.is_empty())?;
+        let CorrelatedSubplan { index, width, ctes, table, .. } = self.subplan_of(s, outer.is_empty())?;
+        let table = table.map(|t| self.compile_exists_table(t, layout)).transpose()?;
         let mut set = Vec::new();
         let mut depends = Vec::new();
         for c in &outer {
@@ -662,7 +673,14 @@ impl Planner<'_> {
             test,
             test_params,
             hash,
+            table,
         })))
+    }
+
+    fn compile_exists_table(&self, table: PlannedExistsTable, layout: &Layout) -> Result<ExistsTable> {
+        let PlannedExistsTable { index, outer, types, after_calls } = table;
+        let keys = outer.iter().map(|e| self.compile(e, layout)).collect::<Result<Vec<CExpr>>>()?;
+        Ok(ExistsTable { index, keys, types, after_calls })
     }
 
     /// `a = col1 AND b = col2 …` as keys: (left side, subquery column, type).

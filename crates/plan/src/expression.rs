@@ -329,6 +329,18 @@ pub struct SubPlanUse {
     pub test: Option<CExpr>,
     pub test_params: Vec<usize>,
     pub hash: Option<Vec<(CExpr, usize, Oid)>>,
+    pub table: Option<ExistsTable>,
+}
+
+/// The table that EXISTS looks in once it has been asked for many rows: the keys of all rows of a subplan, which depends on
+/// nothing outside.
+#[derive(Clone)]
+pub struct ExistsTable {
+    pub index: usize,
+    /// What a row looks for.
+    pub keys: Vec<CExpr>,
+    pub types: Vec<Oid>,
+    pub after_calls: u64,
 }
 
 /// A call of a routine in a plan.

@@ -13,9 +13,9 @@ use kilndb_base::Error;
 
 /// So many times as long as a look-up of the same cost it takes to read rows and put them into a table: measured, with all
 /// pages in memory, 2 µs against 8.
-const TABLE_COSTS: f64 = 4.0;
+pub(super) const TABLE_COSTS: f64 = 4.0;
 /// A loop searches and finds at least so often before it makes a table.
-const FEWEST_STEPS: f64 = 64.0;
+pub(super) const FEWEST_STEPS: f64 = 64.0;
 
 /// One join of the tree.
 struct BuiltJoin<'p> {

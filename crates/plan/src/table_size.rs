@@ -74,7 +74,7 @@ impl Planner<'_> {
     }
 
     /// The usual width of a type's values.
-    fn value_width(&self, ty: Oid, typmod: i32) -> f64 {
+    pub(super) fn value_width(&self, ty: Oid, typmod: i32) -> f64 {
         match type_length(ty, self.catalog) {
             fixed @ 1.. => return f64::from(fixed),
             _ if typmod < MODIFIER_OFFSET => return UNKNOWN_WIDTH,

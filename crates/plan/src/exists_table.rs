@@ -1,0 +1,93 @@
+//! EXISTS with a subquery that is looked up for each row, and the table that it becomes if there are many rows
+//! (docs/decisions/0053). PostgreSQL has both plans, too, and chooses by the number of rows that it expects.
+//!
+//! Must not know: where the condition stands.
+
+use super::semijoin::only_joins;
+use super::*;
+use kilndb_bind::ir::SubLink;
+
+/// The table instead of the look-ups.
+#[derive(Clone)]
+pub(crate) struct PlannedExistsTable {
+    pub index: usize,
+    /// What a row looks for in it, over the columns of the query outside, and the types by which values are told apart.
+    pub outer: Vec<Expr>,
+    pub types: Vec<Oid>,
+    pub after_calls: u64,
+}
+
+/// A subquery without the conditions that tie it to a row outside: these are `outer = inner` each.
+struct UntiedQuery {
+    query: Query,
+    outer: Vec<Expr>,
+}
+
+impl Planner<'_> {
+    /// The table that can take the place of a subplan, if the subquery depends on the rows outside by equalities alone.
+    pub(super) fn exists_table(&self, s: &SubLink, subplan: &PlanNode) -> Result<Option<PlannedExistsTable>> {
+        let Some(UntiedQuery { query, outer }) = self.untied(&s.query) else { return Ok(None) };
+        let types = outer.iter().map(|e| self.told_apart_type(e)).collect::<Result<Vec<Oid>>>()?;
+        let shown = self.subplans.borrow().len();
+        let planned = self.plan_query(&query, self.new_rel())?;
+        let index = self.add_subplan(planned.node.clone());
+        // Neither the table nor what it is made of is expected to run.
+        self.hidden_subplans.borrow_mut().extend(shown..=index);
+        let costs = self.costs();
+        let (rows, keys) = (planned.node.rows, types.len());
+        let table = planned.node.cost + costs.hash_join(0.0, rows, 0.0, keys);
+        let saved = subplan.cost - costs.hash_join(1.0, 0.0, 0.0, keys);
+        let after_calls = (join_build::TABLE_COSTS * table / saved).max(join_build::FEWEST_STEPS);
+        Ok((saved > 0.0).then_some(PlannedExistsTable { index, outer, types, after_calls: after_calls as u64 }))
+    }
+
+    fn untied(&self, q: &Query) -> Option<UntiedQuery> {
+        let outer_columns = self.outer_columns(q);
+        let mut ctes = Vec::new();
+        q.outer_ctes(&mut ctes);
+        if !only_joins(q) || !ctes.is_empty() || q.is_volatile() {
+            return None;
+        }
+        let mut conditions = Vec::new();
+        q.filter.clone()?.conjuncts(&mut conditions);
+        let is_tied = |e: &Expr| {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            used.iter().any(|c| outer_columns.contains(c))
+        };
+        let (tied, own): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(is_tied);
+        let (mut outer, mut targets) = (Vec::new(), Vec::new());
+        for condition in &tied {
+            let (of_outer, of_inner) = self.tied_sides(condition, &outer_columns)?;
+            outer.push(of_outer.clone());
+            let name = "?column?".into();
+            targets.push(Target { expr: of_inner.clone(), name, junk: false, table_oid: 0, attnum: 0 });
+        }
+        let mut query = q.clone();
+        (query.filter, query.targets) = (Expr::and_all(own), targets);
+        (query.order_by, query.distinct) = (Vec::new(), Distinct::No);
+        let is_untied = !outer.is_empty() && self.outer_columns(&query).is_empty();
+        is_untied.then_some(UntiedQuery { query, outer })
+    }
+
+    /// The sides of an equality that can be hashed, one of columns outside and one of columns inside.
+    fn tied_sides<'e>(&self, condition: &'e Expr, outer: &[ColId]) -> Option<(&'e Expr, &'e Expr)> {
+        let ExprKind::Func(f) = &condition.kind else { return None };
+        let [l, r] = f.args.as_slice() else { return None };
+        let operator = self.catalog.operator_by_oid(f.operator).ok().flatten()?;
+        let is_deterministic = condition.collation.collation.is_deterministic();
+        if !operator.can_hash || operator.name != "=" || l.ty != r.ty || !is_deterministic {
+            return None;
+        }
+        let is_of = |e: &Expr, of_outer: bool| {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            !used.is_empty() && used.iter().all(|c| outer.contains(c) == of_outer) && !e.has_sublink()
+        };
+        match (is_of(l, true) && is_of(r, false), is_of(r, true) && is_of(l, false)) {
+            (true, _) => Some((l, r)),
+            (_, true) => Some((r, l)),
+            _ => None,
+        }
+    }
+}
