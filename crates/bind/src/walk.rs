@@ -4,7 +4,7 @@ use super::ir::*;
 use kilndb_base::{Oid, Result, work};
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::extension;
-use kilndb_types::functions::{self, descriptor::Support};
+use kilndb_types::functions::{self, FunctionKind, descriptor::Support};
 
 impl Expr {
     /// Calls `f` on each direct child (not into subqueries, but into a sublink's left sides and test).
@@ -244,10 +244,10 @@ impl Expr {
             _ => false,
         })
     }
-    /// Whether the value depends on nothing but the row and the parameters: not on catalogs, the session, the clock or
-    /// chance.
+    /// Whether the value depends on nothing but the row, the parameters and the settings of formats: not on catalogs,
+    /// the session, the clock or chance.
     pub fn is_self_contained(&self) -> bool {
-        self.is_contained(&is_immutable_builtin, &has_plain_values)
+        self.is_contained(&|f| is_pure(f) || shows_plain_values(f), &has_plain_values)
     }
     /// Whether the expression calls nothing but immutable built-in functions: a session that knows types and settings
     /// can tell the value for given columns and parameters.
@@ -258,7 +258,8 @@ impl Expr {
     /// statement_timestamp() and clock_timestamp().
     pub fn is_of_moment(&self) -> bool {
         let is_clock = |f: &FuncExpr| f.internal && functions::support(f.oid) == Support::Clock;
-        self.is_contained(&|f| is_immutable_builtin(f) || is_clock(f), &has_plain_values)
+        let function = |f: &FuncExpr| is_pure(f) || shows_plain_values(f) || is_clock(f);
+        self.is_contained(&function, &has_plain_values)
     }
     /// Whether there is nothing in the expression but simple kinds of nodes, such functions and such types.
     fn is_contained(&self, function: &dyn Fn(&FuncExpr) -> bool, of_type: &dyn Fn(Oid) -> bool) -> bool {
@@ -575,6 +576,19 @@ impl Dml {
 
 fn is_immutable_builtin(f: &FuncExpr) -> bool {
     f.volatility == b'i' && f.internal && !f.returns_set && f.oid < FIRST_USER_OID
+}
+
+/// An immutable function that is computed from its arguments alone: some ask the session all the same.
+fn is_pure(f: &FuncExpr) -> bool {
+    let kind = functions::descriptor(f.oid).map(|d| d.kind);
+    is_immutable_builtin(f) && kind.is_none_or(|kind| matches!(kind, FunctionKind::Scalar(_)))
+}
+
+/// A function of the text forms of its arguments, which is called stable because of types whose text depends on more
+/// than the value and the settings: these arguments are of other types.
+fn shows_plain_values(f: &FuncExpr) -> bool {
+    let is_plain = |e: &Expr| kilndb_types::context::is_self_contained(e.ty);
+    functions::support(f.oid) == Support::ShowsArguments && f.args.iter().all(is_plain)
 }
 
 /// Types whose values mean the same to everybody, once they have been read.

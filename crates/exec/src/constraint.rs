@@ -126,7 +126,7 @@ impl ConstraintQueue {
         // The checks and actions see what this statement has changed.
         cx.txn.next_command();
         if !self.parents.is_empty() {
-            let saved = std::mem::replace(&mut cx.snapshot, cx.txn.take_snapshot());
+            let saved = std::mem::replace(&mut cx.snapshot, cx.txn.take_snapshot().into());
             let mut result = Ok(());
             for (n, old, new) in std::mem::take(&mut self.parents) {
                 result = parent_changed(m, &m.referenced_by[n], &old, new.as_deref(), cx);
@@ -563,7 +563,7 @@ fn run_action(
 ) -> Result<u64> {
     cx.txn.next_command();
     let now = cx.txn.take_snapshot();
-    let saved = std::mem::replace(&mut cx.snapshot, now);
+    let saved = std::mem::replace(&mut cx.snapshot, now.into());
     cx.pending.failed_behind = false;
     let rows = run_sql(plan, params, cx);
     cx.snapshot = saved;
@@ -581,7 +581,7 @@ fn run_action(
 /// Runs with a snapshot that sees what is committed by now, also when the transaction's own snapshot is old.
 fn run_at_newest(plan: &Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<u64> {
     let newest = cx.txn.catalog_snapshot();
-    let saved = std::mem::replace(&mut cx.snapshot, newest);
+    let saved = std::mem::replace(&mut cx.snapshot, newest.into());
     let rows = run_sql(plan, params, cx);
     cx.snapshot = saved;
     rows

@@ -13,7 +13,7 @@ use kilndb_storage::accesses::{self, Accesses};
 use kilndb_storage::{Engine, Snapshot, Transaction};
 use kilndb_types::functions::SessionFunction;
 use kilndb_types::{Datum, EvalContext};
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// What a plan asks of the session that runs it: functions that depend on it, and a few facts.
@@ -102,7 +102,7 @@ pub struct CallEnv<'a> {
 pub struct ExecContext<'a> {
     pub engine: &'a Arc<Engine>,
     pub txn: &'a mut TransactionSlot,
-    pub snapshot: Snapshot,
+    pub snapshot: SnapshotSlot,
     pub park: &'a dyn Park,
     pub eval: EvalContext<'a>,
     pub catalog: &'a dyn CatalogView,
@@ -430,6 +430,32 @@ impl ExecContext<'_> {
 /// Receives result rows.
 pub trait RowSink {
     fn row(&mut self, values: &[Datum]) -> Result<()>;
+}
+
+/// The snapshot that a statement reads with; empty where expressions are evaluated that read nothing.
+///
+/// Invariant: whoever is evaluated with an empty one consists of nothing but values and functions of these.
+pub struct SnapshotSlot(Option<Snapshot>);
+
+impl SnapshotSlot {
+    pub const fn empty() -> SnapshotSlot {
+        SnapshotSlot(None)
+    }
+}
+impl From<Snapshot> for SnapshotSlot {
+    fn from(snapshot: Snapshot) -> SnapshotSlot {
+        SnapshotSlot(Some(snapshot))
+    }
+}
+impl Deref for SnapshotSlot {
+    type Target = Snapshot;
+    #[inline]
+    fn deref(&self) -> &Snapshot {
+        match &self.0 {
+            Some(snapshot) => snapshot,
+            None => unreachable!("an expression of values alone reads something"),
+        }
+    }
 }
 
 impl<'a> ExecContext<'a> {

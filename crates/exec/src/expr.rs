@@ -4,7 +4,8 @@ use super::context::{ExecContext, RunState};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::{BoolTestKind, CompareKind};
 use kilndb_plan::expression::*;
-use kilndb_types::{Array, Datum, Record, cast, key, oids};
+use kilndb_types::numeric::Numeric;
+use kilndb_types::{Array, Datum, EvalContext, Record, cast, key, oids};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -20,11 +21,38 @@ pub trait Evaluate {
 
 /// The parts of [`Evaluate::eval_into`] for some kinds of expressions.
 trait EvaluateKinds {
+    /// The value, if nothing has to be computed for it.
+    fn held<'v>(&'v self, row: &'v [Datum], rt: &'v RunState) -> Option<&'v Datum>;
+    /// What a function of one argument makes of the value, which is not copied for that if it is held.
+    fn with(
+        &self,
+        row: &[Datum],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+        f: impl FnOnce(&Datum, &EvalContext<'_>) -> Result<Datum>,
+    ) -> Result<Datum>;
+    /// As [`Evaluate::eval_into`], to where NULL is.
+    fn eval_argument(&self, row: &[Datum], out: &mut Datum, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()>;
     fn eval_int(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<i64>>;
     /// An integer that takes nothing but integers to compute; None: it is NULL, out of range, or takes more.
     fn quick_int(&self, row: &[Datum], rt: &RunState) -> Option<i64>;
     fn eval_more(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum>;
     fn eval_composite(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum>;
+}
+
+/// What there is where a row or a list of parameters is shorter than a program believes.
+static NULL: Datum = Datum::Null;
+
+/// Copies a value piece by piece as it will be read: see [`Evaluate::eval_into`].
+#[inline]
+fn copy(from: &Datum, to: &mut Datum) {
+    *to = match from {
+        Datum::Int4(v) => Datum::Int4(*v),
+        Datum::Int8(v) => Datum::Int8(*v),
+        Datum::Text(v) => Datum::Text(v.clone()),
+        Datum::Numeric(Numeric::Short(v)) => Datum::Numeric(Numeric::Short(*v)),
+        other => other.clone(),
+    };
 }
 
 /// The result, if both operands are quickly known and it is in range.
@@ -76,20 +104,20 @@ impl Evaluate for CExpr {
 
     fn eval(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
         match self {
-            CExpr::Slot(i) => Ok(row.get(*i).cloned().unwrap_or_default()),
+            CExpr::Slot(i) => Ok(row.get(*i).unwrap_or(&NULL).clone()),
             CExpr::Const(d) => Ok(d.clone()),
-            CExpr::Param(i) => Ok(rt.params.get(*i).cloned().unwrap_or_default()),
-            CExpr::ExecParam(i) => Ok(rt.exec_params.get(*i).cloned().unwrap_or_default()),
+            CExpr::Param(i) => Ok(rt.params.get(*i).unwrap_or(&NULL).clone()),
+            CExpr::ExecParam(i) => Ok(rt.exec_params.get(*i).unwrap_or(&NULL).clone()),
             CExpr::Call1 { call, arg } => {
-                let a = [arg.eval(row, rt, cx)?];
-                if call.strict && a[0].is_null() {
-                    return Ok(Datum::Null);
-                }
                 rt.pace.step(cx.park)?;
-                (call.f)(&cx.eval, &a)
+                arg.with(row, rt, cx, |a, eval| {
+                    if call.strict && a.is_null() { Ok(Datum::Null) } else { (call.f)(eval, std::slice::from_ref(a)) }
+                })
             }
             CExpr::Call2 { call, args } => {
-                let a = [args[0].eval(row, rt, cx)?, args[1].eval(row, rt, cx)?];
+                let mut a = [Datum::Null, Datum::Null];
+                args[0].eval_argument(row, &mut a[0], rt, cx)?;
+                args[1].eval_argument(row, &mut a[1], rt, cx)?;
                 if call.strict && (a[0].is_null() || a[1].is_null()) {
                     return Ok(Datum::Null);
                 }
@@ -114,14 +142,52 @@ impl Evaluate for CExpr {
 }
 
 impl EvaluateKinds for CExpr {
+    #[inline]
+    fn held<'v>(&'v self, row: &'v [Datum], rt: &'v RunState) -> Option<&'v Datum> {
+        match self {
+            CExpr::Slot(i) => Some(row.get(*i).unwrap_or(&NULL)),
+            CExpr::Const(d) => Some(d),
+            CExpr::Param(i) => Some(rt.params.get(*i).unwrap_or(&NULL)),
+            CExpr::ExecParam(i) => Some(rt.exec_params.get(*i).unwrap_or(&NULL)),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn with(
+        &self,
+        row: &[Datum],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+        f: impl FnOnce(&Datum, &EvalContext<'_>) -> Result<Datum>,
+    ) -> Result<Datum> {
+        match self.held(row, rt) {
+            Some(d) => f(d, &cx.eval),
+            // The value is looked at where it is: see `eval_into`.
+            None => match self.eval(row, rt, cx) {
+                Ok(ref d) => f(d, &cx.eval),
+                failed => failed,
+            },
+        }
+    }
+
+    #[inline]
+    fn eval_argument(&self, row: &[Datum], out: &mut Datum, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        match self.held(row, rt) {
+            Some(d) => copy(d, out),
+            None => *out = self.eval(row, rt, cx)?,
+        }
+        Ok(())
+    }
+
     fn eval_int(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<i64>> {
-        Ok(match self {
-            CExpr::Slot(i) => row.get(*i).and_then(int_of),
-            CExpr::Const(d) => int_of(d),
-            CExpr::Param(i) => rt.params.get(*i).and_then(int_of),
-            CExpr::ExecParam(i) => rt.exec_params.get(*i).and_then(int_of),
-            other => int_of(&other.eval(row, rt, cx)?),
-        })
+        match self.held(row, rt) {
+            Some(d) => Ok(int_of(d)),
+            None => match self.eval(row, rt, cx) {
+                Ok(ref d) => Ok(int_of(d)),
+                Err(e) => Err(e),
+            },
+        }
     }
 
     #[inline]
@@ -185,19 +251,20 @@ impl EvaluateKinds for CExpr {
                 Ok(Datum::Array(Arc::new(Array { element_type: *to, dims: a.dims.clone(), elements })))
             }
             CExpr::Cast { f, typmod, explicit, arg, .. } => {
-                let a = arg.eval(row, rt, cx)?;
-                if a.is_null() { Ok(a) } else { f(&a, *typmod, *explicit, &cx.eval) }
+                arg.with(
+                    row,
+                    rt,
+                    cx,
+                    |a, eval| {
+                        if a.is_null() { Ok(Datum::Null) } else { f(a, *typmod, *explicit, eval) }
+                    },
+                )
             }
-            CExpr::InOut { from, to, typmod, explicit, arg } => {
-                let a = arg.eval(row, rt, cx)?;
-                if a.is_null() {
-                    return Ok(a);
-                }
-                if let (oids::UNKNOWN, Datum::Text(t)) = (*from, &a) {
-                    return kilndb_types::io::input(*to, t, *typmod, &cx.eval);
-                }
-                cast::cast_via_text(*from, *to, &a, *typmod, *explicit, &cx.eval)
-            }
+            CExpr::InOut { from, to, typmod, explicit, arg } => arg.with(row, rt, cx, |a, eval| match (*from, a) {
+                (_, Datum::Null) => Ok(Datum::Null),
+                (oids::UNKNOWN, Datum::Text(t)) => kilndb_types::io::input(*to, t, *typmod, eval),
+                _ => cast::cast_via_text(*from, *to, a, *typmod, *explicit, eval),
+            }),
             CExpr::Typmod { ty, typmod, explicit, arg } => {
                 let a = arg.eval(row, rt, cx)?;
                 if a.is_null() { Ok(a) } else { cast::apply_typmod(*ty, a, *typmod, *explicit) }
@@ -264,20 +331,13 @@ impl EvaluateKinds for CExpr {
                 Datum::Bool(b) => Datum::Bool(!b),
                 _ => Datum::Null,
             }),
-            CExpr::IsNull { arg, negated, row: as_row } => {
-                let a = arg.eval(row, rt, cx)?;
-                let result = match &a {
-                    Datum::Record(r) if *as_row => {
-                        if *negated {
-                            r.fields.iter().all(|f| !f.1.is_null())
-                        } else {
-                            r.fields.iter().all(|f| f.1.is_null())
-                        }
-                    }
+            CExpr::IsNull { arg, negated, row: as_row } => arg.with(row, rt, cx, |a, _| {
+                let result = match a {
+                    Datum::Record(r) if *as_row => r.fields.iter().all(|f| f.1.is_null() != *negated),
                     d => d.is_null() != *negated,
                 };
                 Ok(Datum::Bool(result))
-            }
+            }),
             CExpr::BoolTest { arg, test } => {
                 let a = match arg.eval(row, rt, cx)? {
                     Datum::Bool(b) => Some(b),

@@ -91,7 +91,7 @@ impl HelperJob {
         let mut cx = ExecContext {
             engine: &self.engine,
             txn: &mut txn,
-            snapshot: self.snapshot.clone(),
+            snapshot: self.snapshot.clone().into(),
             park,
             eval: EvalContext {
                 format: &self.format,

@@ -338,7 +338,7 @@ impl StatementTriggers {
         // The AFTER triggers see what the statement did.
         cx.txn.next_command();
         let snapshot = cx.txn.take_snapshot();
-        let saved = std::mem::replace(&mut cx.snapshot, snapshot);
+        let saved = std::mem::replace(&mut cx.snapshot, snapshot.into());
         let done = self.fire_queued(m, partitions, cx).and_then(|()| {
             operations.iter().rev().try_for_each(|operation| self.statement(m, *operation, false, rt, cx))
         });

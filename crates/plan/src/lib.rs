@@ -57,6 +57,7 @@ mod scan_node;
 mod security;
 mod semijoin;
 pub mod shown_text;
+mod slots;
 mod sort;
 mod table_size;
 mod trigger;

@@ -9,7 +9,7 @@ use crate::scanner::{Lexeme, Scanner, Token};
 use crate::tree::*;
 use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_sql::routine::{self, Definition, IntegerExpression, RoutineKind, Spi, SpiPrepared, VariableExpression};
+use kilndb_sql::routine::{self, Definition, IntegerExpression, RoutineKind, SlotExpression, Spi, SpiPrepared};
 use kilndb_types::collation::Collation;
 use kilndb_types::oids;
 
@@ -20,7 +20,7 @@ pub(crate) type Met = (Vec<(Slot, Oid)>, Arc<SpiPrepared>);
 pub(crate) struct Shortcuts {
     pub quick: Option<IntegerExpression>,
     /// Only of what is `fixed`.
-    pub direct: Option<VariableExpression>,
+    pub program: Option<SlotExpression>,
 }
 
 /// What is known of a piece of SQL once it has been prepared.
@@ -52,6 +52,8 @@ pub(crate) struct Routine {
     pub prepared: Vec<Prepared>,
     /// Of each slot: the bits of an integer variable, 1 of a truth value, else 0.
     pub plain: Vec<u8>,
+    /// Of each slot: the type of which the variable takes any value as it is, 0 if there is none.
+    pub taken_types: Vec<Oid>,
 }
 
 /// Variables that integers and truth values are assigned to without a conversion that could need more.
@@ -68,6 +70,17 @@ fn plain_of(variables: &[Variable]) -> Vec<u8> {
         _ => 0,
     };
     variables.iter().map(plain).collect()
+}
+
+/// Scalars that values of their type are assigned to without a check or conversion.
+fn taken_types_of(variables: &[Variable]) -> Vec<Oid> {
+    let taken = |v: &Variable| match v {
+        Variable::Scalar(v) if v.fact.is_some() || v.name.starts_with(CASE_VARIABLE) => 0,
+        Variable::Scalar(v) if v.not_null || v.ty.typmod != -1 => 0,
+        Variable::Scalar(v) => v.ty.oid,
+        _ => 0,
+    };
+    variables.iter().map(taken).collect()
 }
 
 /// Names of variables that CASE compares begin with it; their types are known when they are assigned.
@@ -337,6 +350,7 @@ impl Compiler<'_, '_> {
             action,
             prepared: (0..frame.exprs).map(|_| Prepared::default()).collect(),
             plain: plain_of(&frame.variables),
+            taken_types: taken_types_of(&frame.variables),
             variables: frame.variables,
             namespace: frame.namespace,
             conflict: frame.conflict,

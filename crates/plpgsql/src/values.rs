@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. A slot's value is of the variable's type; a field's value is in its record.
 //! 2. A record of type RECORD has columns only while something is assigned to it.
+//! 3. The slot of a variable that is no scalar is NULL but while an expression that uses the variable is evaluated.
 
 use crate::compile::Routine;
 use crate::namespace::{NamespaceItemKind, NamespacePosition};
@@ -43,20 +44,24 @@ impl Row {
     }
 }
 
+/// Where a variable's value is.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
-    Scalar(Datum),
+pub(crate) enum Place {
+    /// In its slot.
+    Slot,
     /// Told when it is asked for.
     Fact(TriggerFact),
     /// None: nothing is assigned yet (RECORD), or NULL.
     Record(Option<Row>),
-    /// Rows and fields are made of other slots.
-    Other,
+    /// Rows and fields are made of other variables.
+    Others,
 }
 
 pub(crate) struct Vars<'r> {
     pub routine: &'r Routine,
-    pub values: Vec<Value>,
+    /// The values of scalars by slot: the row that expressions are evaluated over.
+    pub slots: Vec<Datum>,
+    pub places: Vec<Place>,
     /// Types of variables that CASE compares, which are known when they are assigned.
     pub case_types: Vec<(Slot, Oid, i32)>,
     pub trigger: Option<&'r TriggerEvent<'r>>,
@@ -74,6 +79,23 @@ pub(crate) fn no_field(record: &str, field: &str) -> Error {
 }
 
 impl<'r> Vars<'r> {
+    /// The variables of a call that begins.
+    pub fn new(routine: &'r Routine, trigger: Option<&'r TriggerEvent<'r>>) -> Vars<'r> {
+        let places = routine.variables.iter().map(|v| match v {
+            Variable::Scalar(ScalarVariable { fact: Some(fact), .. }) => Place::Fact(*fact),
+            Variable::Scalar(_) => Place::Slot,
+            Variable::Record(_) => Place::Record(None),
+            _ => Place::Others,
+        });
+        Vars {
+            routine,
+            slots: vec![Datum::Null; routine.variables.len()],
+            places: places.collect(),
+            case_types: Vec::new(),
+            trigger,
+            shapes: Vec::new(),
+        }
+    }
     pub fn variable(&self, slot: Slot) -> Result<&'r Variable> {
         self.routine.variables.get(slot).ok_or_else(|| Error::internal("a variable without a slot"))
     }
@@ -84,17 +106,26 @@ impl<'r> Vars<'r> {
         }
     }
     pub fn set(&mut self, slot: Slot, value: Datum) {
-        if let Some(place) = self.values.get_mut(slot) {
-            *place = Value::Scalar(value);
+        if let (Some(to), Some(place)) = (self.slots.get_mut(slot), self.places.get_mut(slot)) {
+            *to = value;
+            // Whoever assigns to a fact has it in its slot from then on.
+            *place = Place::Slot;
+        }
+    }
+    /// Writes the slot alone: of a variable whose value is in its slot, or while an expression is evaluated.
+    #[inline]
+    pub fn set_slot(&mut self, slot: Slot, value: Datum) {
+        if let Some(to) = self.slots.get_mut(slot) {
+            *to = value;
         }
     }
     /// An integer to a variable of so many bits; false: it does not fit.
     #[inline]
     pub fn set_int(&mut self, slot: Slot, bits: u8, value: i64) -> bool {
-        match (self.values.get_mut(slot), bits) {
+        match (self.slots.get_mut(slot), bits) {
             // As it is in all turns of a loop but the first: nothing to drop.
-            (Some(Value::Scalar(Datum::Int8(place))), 64) => *place = value,
-            (Some(Value::Scalar(Datum::Int4(place))), 32) => match i32::try_from(value) {
+            (Some(Datum::Int8(place)), 64) => *place = value,
+            (Some(Datum::Int4(place)), 32) => match i32::try_from(value) {
                 Ok(value) => *place = value,
                 Err(_) => return false,
             },
@@ -117,19 +148,19 @@ impl<'r> Vars<'r> {
         is_set
     }
     pub fn set_record(&mut self, slot: Slot, row: Option<Row>) {
-        if let Some(place) = self.values.get_mut(slot) {
-            *place = Value::Record(row);
+        if let Some(place) = self.places.get_mut(slot) {
+            *place = Place::Record(row);
         }
     }
     pub fn row(&self, slot: Slot) -> Option<&Row> {
-        match self.values.get(slot) {
-            Some(Value::Record(row)) => row.as_ref(),
+        match self.places.get(slot) {
+            Some(Place::Record(row)) => row.as_ref(),
             _ => None,
         }
     }
     pub fn row_mut(&mut self, slot: Slot) -> Option<&mut Row> {
-        match self.values.get_mut(slot) {
-            Some(Value::Record(row)) => row.as_mut(),
+        match self.places.get_mut(slot) {
+            Some(Place::Record(row)) => row.as_mut(),
             _ => None,
         }
     }
@@ -182,10 +213,10 @@ impl<'r> Vars<'r> {
     }
 
     pub fn get(&self, slot: Slot) -> Result<Datum> {
-        match self.values.get(slot) {
-            Some(Value::Scalar(d)) => return Ok(d.clone()),
-            Some(Value::Record(row)) => return Ok(row.as_ref().map_or(Datum::Null, Row::datum)),
-            Some(Value::Fact(fact)) => return Ok(self.trigger.map_or(Datum::Null, |event| fact_of(event, *fact))),
+        match self.places.get(slot) {
+            Some(Place::Slot) => return Ok(self.slots.get(slot).cloned().unwrap_or_default()),
+            Some(Place::Record(row)) => return Ok(row.as_ref().map_or(Datum::Null, Row::datum)),
+            Some(Place::Fact(fact)) => return Ok(self.trigger.map_or(Datum::Null, |event| fact_of(event, *fact))),
             _ => {}
         }
         match self.variable(slot)? {
@@ -206,12 +237,22 @@ impl<'r> Vars<'r> {
         }
     }
 
-    /// The value of a slot that is a record's field.
+    /// NULL of a scalar, or the value of a record's field; None: the variable is neither.
     #[inline(never)]
-    fn field(&self, slot: Slot) -> Option<&Datum> {
-        let Ok(Variable::Field { record, name }) = self.variable(slot) else { return None };
-        let row = self.row(*record)?;
-        row.fields.get(row.column(name)?)
+    fn null_or_field(&self, slot: Slot) -> Option<&Datum> {
+        match (self.places.get(slot)?, self.variable(slot)) {
+            (Place::Slot, _) => self.slots.get(slot),
+            (Place::Others, Ok(Variable::Field { record, name })) => {
+                let row = self.row(*record)?;
+                row.fields.get(row.column(name)?)
+            }
+            _ => None,
+        }
+    }
+
+    /// Those of an expression's variables whose values are to be put into their slots before it is evaluated.
+    pub fn elsewhere<'v>(&self, variables: &'v [routine::Variable]) -> impl Iterator<Item = &'v routine::Variable> {
+        variables.iter().filter(|v| !matches!(self.places.get(v.number as usize), Some(Place::Slot)))
     }
 
     pub fn scope(&self, place: NamespacePosition) -> Scope<'_, 'r> {
@@ -222,10 +263,9 @@ impl<'r> Vars<'r> {
 impl VariableValues for Vars<'_> {
     #[inline]
     fn scalar(&self, variable: u32) -> Option<&Datum> {
-        match self.values.get(variable as usize)? {
-            Value::Scalar(d) => Some(d),
-            Value::Other => self.field(variable as Slot),
-            _ => None,
+        match self.slots.get(variable as usize)? {
+            Datum::Null => self.null_or_field(variable as Slot),
+            value => Some(value),
         }
     }
 }

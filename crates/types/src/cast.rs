@@ -1,6 +1,6 @@
 //! Casts between built-in types and length coercion.
 
-use crate::numeric::Numeric;
+use crate::numeric::{Numeric, ShortNumeric};
 use crate::{Datum, EvalContext, datetime, io, oids::*, pieces, types};
 use kilndb_base::{Error, Oid, Result, shared, sqlstate};
 use std::borrow::Cow;
@@ -170,6 +170,17 @@ pub fn apply_typmod(type_oid: Oid, datum: Datum, typmod: i32, explicit: bool) ->
         _ => Ok(datum),
     }
 }
+/// The text form of a number of at most 64 bits, for which no memory is needed.
+fn short_text<'r>(source: Oid, datum: &Datum, room: &'r mut [u8; 32]) -> Option<&'r str> {
+    let number = match (source, datum) {
+        (INT2, Datum::Int2(v)) => ShortNumeric::at(i64::from(*v), 0),
+        (INT4, Datum::Int4(v)) => ShortNumeric::at(i64::from(*v), 0),
+        (INT8, Datum::Int8(v)) if *v != i64::MIN => ShortNumeric::at(*v, 0),
+        (NUMERIC, Datum::Numeric(Numeric::Short(number))) => *number,
+        _ => return None,
+    };
+    Some(number.show(room))
+}
 /// I/O conversion: the text form of `source` read as `target`.
 pub fn cast_via_text(
     source: Oid,
@@ -182,9 +193,13 @@ pub fn cast_via_text(
     if datum.is_null() {
         return Ok(Datum::Null);
     }
+    let mut room = [0; 32];
     let text = match datum {
         Datum::Text(s) => Cow::Borrowed(&**s),
-        _ => Cow::Owned(io::output_string(source, datum, ctx)?),
+        _ => match short_text(source, datum, &mut room) {
+            Some(text) => Cow::Borrowed(text),
+            None => Cow::Owned(io::output_string(source, datum, ctx)?),
+        },
     };
     match target {
         VARCHAR => varchar(&text, typmod, explicit),

@@ -127,6 +127,9 @@ impl Numeric {
     /// The scale of a quotient: at least 16 significant digits, and no less than either input shows.
     pub(crate) fn select_div_scale(&self, other: &Numeric) -> i32 {
         let first = |n: &Numeric| {
+            if let Short(number) = n {
+                return number.first_group();
+            }
             let digits = n.digits();
             digits.digits().first().map_or((0, 0), |d| (digits.weight, i32::from(*d)))
         };

@@ -4,14 +4,17 @@
 //! Invariant: a piece of text ends where a character does, and is never empty.
 
 use crate::Datum;
-use kilndb_base::Result;
 use kilndb_base::work::{self, SmallSteps};
+use kilndb_base::{Error, Result, shared};
+use std::sync::Arc;
 
 /// Bytes of a piece, and elements of one.
 const BYTES: usize = work::PIECE_BYTES;
 const ELEMENTS: usize = 4096;
 /// A step over fewer bytes is not worth counting, in bytes.
 const SHORT: usize = 1024;
+/// The bytes of a text that is put together on the stack.
+const JOINED_ON_STACK: usize = 256;
 /// What cannot be done in pieces is done apart from so many bytes on.
 pub const LONG: usize = 1 << 20;
 
@@ -114,6 +117,23 @@ pub fn concat(parts: &[&str]) -> Result<String> {
     let mut out = String::with_capacity(parts.iter().map(|p| p.len()).sum());
     parts.iter().try_for_each(|part| append_text(&mut out, part))?;
     Ok(out)
+}
+
+/// Texts joined, to be shared. Short ones are put together on the stack.
+pub(crate) fn joined(parts: &[&str]) -> Result<Arc<str>> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    let mut room = [0; JOINED_ON_STACK];
+    if length > room.len() {
+        return shared::text(&concat(parts)?);
+    }
+    work::step(length)?;
+    let mut end = 0;
+    for part in parts {
+        room[end..end + part.len()].copy_from_slice(part.as_bytes());
+        end += part.len();
+    }
+    let joined = std::str::from_utf8(&room[..length]).map_err(|_| Error::internal("texts joined are no text"))?;
+    Ok(Arc::from(joined))
 }
 
 pub(crate) fn concat_bytes(parts: &[&[u8]]) -> Result<Vec<u8>> {

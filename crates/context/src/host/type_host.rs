@@ -37,7 +37,7 @@ impl StatementHost<'_> {
         let mut cx = ExecContext {
             engine: &self.cluster.engine,
             txn: &mut txn,
-            snapshot: self.reader.snapshot.clone(),
+            snapshot: self.reader.snapshot.clone().into(),
             park: self.runtime,
             eval: self.eval(),
             catalog: &self.reader,

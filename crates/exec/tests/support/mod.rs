@@ -339,7 +339,7 @@ impl Db {
             let mut cx = ExecContext {
                 engine: &self.engine,
                 txn: &mut txn,
-                snapshot,
+                snapshot: snapshot.into(),
                 park: &park,
                 eval: EvalContext {
                     format: &format,

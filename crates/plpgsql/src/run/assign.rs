@@ -45,7 +45,7 @@ impl<'r> Run<'r, '_> {
 
     #[inline]
     pub(crate) fn assign_expr(&mut self, target: Slot, expr: &'r Expr) -> Result<()> {
-        if self.assign_quickly(target, expr) {
+        if self.assign_quickly(target, expr) || self.assign_computed(target, expr)? {
             return Ok(());
         }
         self.assign_slowly(target, expr)
@@ -70,6 +70,17 @@ impl<'r> Run<'r, '_> {
                 None => false,
             },
         }
+    }
+
+    /// The value of an expression of variables to a variable that takes it as it is; false: nothing was done.
+    fn assign_computed(&mut self, target: Slot, expr: &'r Expr) -> Result<bool> {
+        let Some(Shortcuts { program: Some(program), .. }) = self.shortcuts(expr) else { return Ok(false) };
+        if self.routine.taken_types.get(target) != Some(&program.type_oid()) {
+            return Ok(false);
+        }
+        let value = self.computed(expr, program)?;
+        self.vars.set_slot(target, value);
+        Ok(true)
     }
 
     #[inline(never)]

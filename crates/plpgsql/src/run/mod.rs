@@ -16,9 +16,11 @@ mod sql;
 use crate::compile::{Routine, Shortcuts, spi_mode};
 use crate::parser::ExtraChecks;
 use crate::tree::*;
-use crate::values::{Row, Value, Vars};
+use crate::values::{Row, Vars};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_sql::routine::{Call, ContextSource, Definition, ResultRows, Spi, SpiPrepared, TupleDescriptor};
+use kilndb_sql::routine::{
+    Call, ContextSource, Definition, ResultRows, SlotExpression, Spi, SpiPrepared, TupleDescriptor, VariableScope,
+};
 use kilndb_types::{Datum, oids};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -107,14 +109,7 @@ pub(crate) fn call(routine: &Routine, call: &mut Call<'_>, spi: &mut Spi<'_>) ->
         Some(rows) => Some(&mut **rows),
         None => None,
     };
-    let values = routine.variables.iter().map(|v| match v {
-        Variable::Scalar(ScalarVariable { fact: Some(fact), .. }) => Value::Fact(*fact),
-        Variable::Scalar(_) => Value::Scalar(Datum::Null),
-        Variable::Record(_) => Value::Record(None),
-        _ => Value::Other,
-    });
-    let values = values.collect();
-    let vars = Vars { routine, values, case_types: Vec::new(), trigger: call.trigger, shapes: Vec::new() };
+    let vars = Vars::new(routine, call.trigger);
     let definition = routine.definition.clone();
     let frame = Frame {
         definition,
@@ -385,13 +380,14 @@ impl<'r> Run<'r, '_> {
         };
         let noted = scope.noted.take();
         if noted.is_empty() {
-            known
-                .shortcuts
-                .get_or_init(|| Shortcuts { quick: self.spi.quick(&prepared), direct: self.spi.direct(&prepared) });
+            known.shortcuts.get_or_init(|| Shortcuts {
+                quick: self.spi.quick(&prepared),
+                program: self.spi.over_slots(&prepared),
+            });
             // Another session may have been faster; both mean the same.
             return Ok(known.fixed.get_or_init(|| prepared).clone());
         }
-        known.shortcuts.get_or_init(|| Shortcuts { quick: self.spi.quick(&prepared), direct: None });
+        known.shortcuts.get_or_init(|| Shortcuts { quick: self.spi.quick(&prepared), program: None });
         *known.dynamic.lock().unwrap_or_else(|e| e.into_inner()) = Some((noted, prepared.clone()));
         Ok(prepared)
     }
@@ -403,16 +399,42 @@ impl<'r> Run<'r, '_> {
             {
                 return Ok(Typed { value, oid: quick.type_oid(), typmod: -1 });
             }
-            if let Some(direct) = &shortcuts.direct
-                && let Some(value) = self.spi.compute(direct, &self.vars)
-            {
-                return Ok(Typed { value: value?, oid: direct.type_oid(), typmod: direct.typmod() });
+            if let Some(program) = &shortcuts.program {
+                let value = self.computed(expr, program)?;
+                return Ok(Typed { value, oid: program.type_oid(), typmod: program.typmod() });
             }
         }
         let prepared = self.prepared(expr)?;
         self.going_out(None);
         let (value, oid, typmod) = self.spi.evaluate(&prepared, &self.vars.scope(expr.place))?;
         Ok(Typed { value, oid, typmod })
+    }
+
+    /// The value of an expression that depends on nothing but its variables.
+    #[inline]
+    pub(crate) fn computed(&mut self, expr: &'r Expr, program: &'r SlotExpression) -> Result<Datum> {
+        if self.vars.elsewhere(program.variables()).next().is_some() {
+            return self.computed_of_fields(expr, program);
+        }
+        self.spi.compute(program, &self.vars.slots)
+    }
+
+    /// The same of variables whose values are not all in their slots.
+    #[inline(never)]
+    fn computed_of_fields(&mut self, expr: &'r Expr, program: &'r SlotExpression) -> Result<Datum> {
+        let mut elsewhere = Vec::new();
+        for variable in self.vars.elsewhere(program.variables()) {
+            let value = self.vars.scope(expr.place).checked_value(variable)?;
+            elsewhere.push((variable.number as Slot, value));
+        }
+        for (slot, value) in &mut elsewhere {
+            self.vars.set_slot(*slot, std::mem::take(value));
+        }
+        let done = self.spi.compute(program, &self.vars.slots);
+        for (slot, _) in &elsewhere {
+            self.vars.set_slot(*slot, Datum::Null);
+        }
+        done
     }
 
     #[inline]
@@ -425,6 +447,14 @@ impl<'r> Run<'r, '_> {
             && let Some(truth) = quick.truth(&self.vars)
         {
             return Ok(Some(truth));
+        }
+        if let Some(Shortcuts { program: Some(program), .. }) = self.shortcuts(expr)
+            && program.type_oid() == oids::BOOL
+        {
+            return Ok(match self.computed(expr, program)? {
+                Datum::Bool(b) => Some(b),
+                _ => None,
+            });
         }
         let Typed { value, oid, typmod } = self.evaluate(expr)?;
         match value {

@@ -19,6 +19,7 @@ pub(crate) mod held;
 pub mod integer_expression;
 pub mod language;
 mod plans;
+pub mod slot_expression;
 pub mod spi;
 pub(crate) mod sql_language;
 mod statement;
@@ -26,7 +27,6 @@ mod text;
 mod trigger;
 pub(crate) mod types;
 mod value_plans;
-pub mod variable_expression;
 
 pub(crate) use cache::RoutinesByDatabase;
 pub(crate) use call::Routines;
@@ -34,8 +34,8 @@ pub use context::ContextSource;
 pub use integer_expression::{IntegerExpression, VariableValues};
 pub use kilndb_exec::RowSink;
 pub use language::*;
+pub use slot_expression::SlotExpression;
 pub use spi::*;
-pub use variable_expression::VariableExpression;
 
 use crate::plan_guard::GuardedStatements;
 use cache::RoutineCache;

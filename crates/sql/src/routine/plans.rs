@@ -6,10 +6,10 @@
 //!    within the session's own transaction is not shared with others.
 
 use super::integer_expression::IntegerExpression;
+use super::slot_expression::{ExpressionRoom, SlotExpression, has_constants_of_settings};
 use super::spi::*;
 use super::statement::row_of_plan;
 use super::text::{SELECT, UPDATE, in_text};
-use super::variable_expression::{self, VariableExpression};
 use crate::client::Runtime;
 use crate::context::{MeasuredPlan, SessionContext, note_origin, plan_by};
 use crate::plan_guard::{GuardedStatements, StatementGuard};
@@ -21,11 +21,9 @@ use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::ir;
 use kilndb_bind::variables::Variables;
 use kilndb_catalog::cache::PlanDependencies;
-use kilndb_exec::expr::Evaluate;
-use kilndb_exec::{ExecContext, Execution, RunState};
+use kilndb_exec::{Execution, RunState};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{Op, Plan};
-use kilndb_storage::Snapshot;
 use kilndb_syntax::Node;
 use kilndb_types::Datum;
 
@@ -48,7 +46,7 @@ pub(super) struct SpiPlan {
     pub(super) uses: Vec<Variable>,
     pub(super) simple: Option<Simple>,
     pub(super) quick: Option<IntegerExpression>,
-    pub(super) direct: Option<VariableExpression>,
+    pub(super) over_slots: Option<SlotExpression>,
     pub(super) row: Option<Arc<TupleDescriptor>>,
     /// Made for the values that the variables had.
     pub(super) is_for_values: bool,
@@ -110,6 +108,7 @@ pub(crate) struct RoutinePlans {
     /// Assignment conversions by types and type modifier.
     pub(super) conversions: HashMap<(Oid, Oid, i32), CachedPlan>,
     pub(super) guards: Arc<GuardedStatements>,
+    pub(super) room: ExpressionRoom,
 }
 
 /// A session that has used more begins anew.
@@ -230,7 +229,7 @@ impl RoutinePlans {
         let kind = expression.map(|e| (e.is_of_moment(), e.ty, e.typmod));
         let is_timeless = expression.is_some_and(|e| e.is_self_contained());
         let quick = expression.and_then(|e| IntegerExpression::of(e, &variables.used()));
-        let of_settings = expression.is_some_and(variable_expression::has_constants_of_settings);
+        let of_settings = expression.is_some_and(has_constants_of_settings);
         let plan = context
             .shared
             .scratch
@@ -241,13 +240,13 @@ impl RoutinePlans {
         }
         let uses = variables.into_used();
         let simple = simple_of(&plan, kind);
-        let direct = simple
+        let over_slots = simple
             .as_ref()
             .filter(|s| s.is_of_moment && is_timeless && !of_settings)
-            .and_then(|s| VariableExpression::of(&s.expr, &uses, s.type_oid, s.typmod));
+            .and_then(|s| SlotExpression::of(s, &uses, &plan));
         let row = row_of_plan(&plan);
         let is_for_values = wanted.for_values;
-        Ok(Arc::new(SpiPlan { plan: Some(plan), catalog_version, uses, simple, quick, direct, row, is_for_values }))
+        Ok(Arc::new(SpiPlan { plan: Some(plan), catalog_version, uses, simple, quick, over_slots, row, is_for_values }))
     }
 
     /// The plan as things are now.
@@ -332,12 +331,10 @@ impl RoutinePlans {
         context: &SessionContext,
         prepared: &SpiPrepared,
         scope: &dyn VariableScope,
-        snapshot: &Snapshot,
         runtime: &dyn Runtime,
     ) -> Option<Result<(Datum, Oid, i32)>> {
-        let epoch = Self::epoch(context);
         let known = self.statements.get_mut(&prepared.id)?;
-        Self::quickly(context, known, epoch, snapshot, runtime, |uses, params| {
+        Self::quickly(context, known, &mut self.room, runtime, |uses, params| {
             for v in uses {
                 params.push(scope.checked_value(v)?);
             }
@@ -351,12 +348,10 @@ impl RoutinePlans {
         context: &SessionContext,
         value: &Datum,
         key: (Oid, Oid, i32),
-        snapshot: &Snapshot,
         runtime: &dyn Runtime,
     ) -> Option<Result<Datum>> {
-        let epoch = Self::epoch(context);
         let done = self.conversions.get_mut(&key).and_then(|known| {
-            Self::quickly(context, known, epoch, snapshot, runtime, |_, params| {
+            Self::quickly(context, known, &mut self.room, runtime, |_, params| {
                 params.push(value.clone());
                 Ok(())
             })
@@ -402,12 +397,12 @@ impl RoutinePlans {
     fn quickly(
         context: &SessionContext,
         known: &mut CachedPlan,
-        epoch: Epoch,
-        snapshot: &Snapshot,
+        room: &mut ExpressionRoom,
         runtime: &dyn Runtime,
         fill: impl FnOnce(&[Variable], &mut Vec<Datum>) -> Result<()>,
     ) -> Option<Result<(Datum, Oid, i32)>> {
         let simple = known.plan.simple.as_ref().filter(|s| s.is_of_moment)?;
+        let epoch = Self::epoch(context);
         if known.epoch != epoch || !context.database.is_current(epoch.catalog_version) {
             return None;
         }
@@ -420,33 +415,7 @@ impl RoutinePlans {
             return Some(Err(e));
         }
         run.once.iter_mut().for_each(|o| *o = None);
-        let (mut pending, mut usage) = Default::default();
-        let mut cx = ExecContext {
-            engine: &context.cluster.engine,
-            txn: &mut kilndb_exec::TransactionSlot::empty(),
-            snapshot: snapshot.clone(),
-            park: runtime,
-            eval: kilndb_types::EvalContext {
-                format: &context.settings.format,
-                transaction_timestamp: context.transaction.transaction_timestamp,
-                statement_timestamp: context.transaction.statement_timestamp,
-                host: &kilndb_types::context::NoHost,
-                random_state: &context.shared.scratch.random_state,
-                clock_was_read: None,
-            },
-            catalog: &kilndb_exec::parts::NoSession,
-            session: &kilndb_exec::parts::NoSession,
-            work_mem_bytes: 0,
-            hash_mem_bytes: 0,
-            temp: &context.database.temp,
-            source: None,
-            pending: &mut pending,
-            helpers: None,
-            usage: &mut usage,
-            routines: None,
-        };
-        let mut value = Datum::Null;
-        let done = simple.expr.eval_into(&[], &mut value, run, &mut cx);
-        Some(done.map(|()| (value, simple.type_oid, simple.typmod)))
+        let done = room.evaluate_in(&simple.expr, &[], run, context, runtime);
+        Some(done.map(|value| (value, simple.type_oid, simple.typmod)))
     }
 }

@@ -6,11 +6,12 @@
 //! 2. An expression that depends on nothing but variables is evaluated without a snapshot, an executor or the catalogs.
 
 use super::collect::Collector;
-use super::integer_expression::{IntegerExpression, VariableValues};
+use super::integer_expression::IntegerExpression;
 use super::plans::{PlanKind, RoutinePlans, SharedPlan, SpiPlan};
+use super::slot_expression::SlotExpression;
 use super::spi::*;
 use super::text::{in_text, parse};
-use super::variable_expression::{Stop, VariableExpression};
+use crate::session::Session;
 use crate::session::command::{self, Access};
 use crate::session::run::PlanRun;
 use crate::session::run::SinkMaker;
@@ -337,14 +338,6 @@ impl Spi<'_> {
         self.session.context.take_snapshot(self.runtime)
     }
 
-    /// What quick evaluations see, which look at nothing.
-    pub(super) fn hold_snapshot(&mut self) -> Result<()> {
-        if self.snapshot.is_none() {
-            self.snapshot = Some(self.session.context.take_snapshot(self.runtime)?);
-        }
-        Ok(())
-    }
-
     /// A command that is not planned.
     pub(super) fn run_command(
         &mut self,
@@ -484,25 +477,14 @@ impl Spi<'_> {
     }
 
     /// An expression that depends on nothing but its variables.
-    pub fn direct(&mut self, prepared: &SpiPrepared) -> Option<VariableExpression> {
-        self.session.routines.plans.statements.get(&prepared.id)?.plan.direct.clone()
+    pub fn over_slots(&mut self, prepared: &SpiPrepared) -> Option<SlotExpression> {
+        self.session.routines.plans.statements.get(&prepared.id)?.plan.over_slots.clone()
     }
 
-    /// The value; None: the long way finds it.
-    pub fn compute(&self, direct: &VariableExpression, values: &impl VariableValues) -> Option<Result<Datum>> {
-        let context = kilndb_types::EvalContext {
-            format: &self.session.context.settings.format,
-            transaction_timestamp: self.session.context.transaction.transaction_timestamp,
-            statement_timestamp: self.session.context.transaction.statement_timestamp,
-            host: &kilndb_types::context::NoHost,
-            random_state: &self.session.context.shared.scratch.random_state,
-            clock_was_read: None,
-        };
-        match direct.evaluate(values, &context) {
-            Ok(value) => Some(Ok(value)),
-            Err(Stop::Failed(e)) => Some(Err(e)),
-            Err(Stop::LongWay) => None,
-        }
+    /// The value of such an expression, by the slots of all variables.
+    pub fn compute(&mut self, expression: &SlotExpression, slots: &[Datum]) -> Result<Datum> {
+        let Session { context, routines, .. } = &mut *self.session;
+        routines.plans.room.evaluate(expression, slots, context, self.runtime)
     }
 
     /// As simple queries are run (docs/decisions/0009). None: nothing was done.
@@ -567,15 +549,8 @@ impl Spi<'_> {
     /// The value of an expression, and its type. More than one column or row is PostgreSQL's error. Takes no snapshot
     /// and starts no executor where the expression can do without.
     pub fn evaluate(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope) -> Result<(Datum, Oid, i32)> {
-        if let Some(snapshot) = &self.snapshot
-            && let Some(done) = self.session.routines.plans.evaluate_quickly(
-                &self.session.context,
-                prepared,
-                scope,
-                snapshot,
-                self.runtime,
-            )
-        {
+        let Session { context, routines, .. } = &mut *self.session;
+        if let Some(done) = routines.plans.evaluate_quickly(context, prepared, scope, self.runtime) {
             return done;
         }
         let planned = self.session.routines.plans.plan(&mut self.session.context, prepared, scope, self.runtime)?;
@@ -595,7 +570,6 @@ impl Spi<'_> {
                     .with_context(format!("query: {}", prepared.text())));
             }
         };
-        self.hold_snapshot()?;
         let mut sink = OneRow::default();
         let params = values_of(&planned.uses, scope)?;
         self.session.context.lock_tables(plan, self.runtime)?;

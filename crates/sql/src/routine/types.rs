@@ -100,22 +100,18 @@ impl Spi<'_> {
         {
             return Ok(value);
         }
-        if let Some(snapshot) = &self.snapshot
-            && let Some(done) = self.session.routines.plans.convert_quickly(
-                &self.session.context,
-                &value,
-                (from.0, to.0, to.1),
-                snapshot,
-                self.runtime,
-            )
-        {
+        if let Some(done) = self.session.routines.plans.convert_quickly(
+            &self.session.context,
+            &value,
+            (from.0, to.0, to.1),
+            self.runtime,
+        ) {
             return done;
         }
         let planned =
             self.session.routines.plans.conversion(&mut self.session.context, (from.0, to.0, to.1), self.runtime)?;
         match planned {
             Some(plan) => {
-                self.hold_snapshot()?;
                 let mut first = First(Datum::Null);
                 self.run_plan(&plan, &[value], 0, &mut first)?;
                 Ok(first.0)

@@ -175,7 +175,7 @@ impl Session {
         let mut cx = ExecContext {
             engine: &environment.shared.cluster.engine,
             txn: &mut lent.txn,
-            snapshot,
+            snapshot: snapshot.into(),
             park: runtime,
             eval: host.eval(),
             catalog: &host.reader,

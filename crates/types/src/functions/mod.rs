@@ -105,6 +105,7 @@ into_datum! {
     u64 => |v| Datum::U64(v);
     &str => |v| Datum::Text(shared::text(v)?);
     String => |v| Datum::Text(shared::text(&v)?);
+    Arc<str> => |v| Datum::Text(v);
     &[u8] => |v| Datum::Bytea(shared::bytes(v)?);
     Vec<u8> => |v| Datum::Bytea(shared::bytes(&v)?);
     Numeric => |v| Datum::Numeric(v);

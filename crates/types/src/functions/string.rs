@@ -6,6 +6,7 @@ use crate::io::{natural_type, output_string};
 use crate::{Array, Datum, EvalContext, io, pieces};
 use kilndb_base::work::SmallSteps;
 use kilndb_base::{Error, Result, shared, sqlstate, work};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 fn error(state: kilndb_base::SqlState, message: impl Into<String>) -> Error {
@@ -19,7 +20,11 @@ pub(super) fn length(s: &str) -> Result<i32> {
 }
 /// Simple case mapping, one character to one.
 pub(crate) fn map_case(s: &str, upper: bool) -> Result<String> {
-    pieces::map_text(s, 4, |piece| piece.chars().map(|c| one(c, upper)).collect::<String>())
+    pieces::map_text(s, 4, |piece| match (piece.is_ascii(), upper) {
+        (true, true) => piece.to_ascii_uppercase(),
+        (true, false) => piece.to_ascii_lowercase(),
+        (false, _) => piece.chars().map(|c| one(c, upper)).collect(),
+    })
 }
 pub(crate) fn one(c: char, upper: bool) -> char {
     let mut chars: (Option<char>, Option<char>) = (None, None);
@@ -196,7 +201,7 @@ fn split_at(s: &str, sep: &str, n: i32) -> Result<String> {
     };
     pieces::concat(&[part])
 }
-fn chr_of(n: i32) -> Result<String> {
+fn chr_of(n: i32) -> Result<Arc<str>> {
     if n < 0 {
         return Err(parameter("character number must be positive"));
     }
@@ -209,7 +214,7 @@ fn chr_of(n: i32) -> Result<String> {
             format!("requested character too large for encoding: {n}"),
         ));
     }
-    char::from_u32(n as u32).map(String::from).ok_or_else(|| {
+    char::from_u32(n as u32).map(|c| Arc::from(&*c.encode_utf8(&mut [0; 4]))).ok_or_else(|| {
         error(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("requested character not valid for encoding: {n}"))
     })
 }
@@ -406,17 +411,17 @@ static RESERVED: &[&str] = &[
     "xmltable",
 ];
 
-fn shown(d: &Datum, c: &EvalContext) -> Result<String> {
-    if let Datum::Text(text) = d {
-        return pieces::concat(&[text]);
+fn shown<'d>(d: &'d Datum, c: &EvalContext) -> Result<Cow<'d, str>> {
+    match d {
+        Datum::Text(text) => Ok(Cow::Borrowed(text)),
+        _ => output_string(natural_type(d), d, c).map(Cow::Owned),
     }
-    output_string(natural_type(d), d, c)
 }
 /// The value as a cast to text gives it, which spells truth values out and gives every address the length of its mask.
-fn as_text(d: &Datum, c: &EvalContext) -> Result<String> {
+fn as_text<'d>(d: &'d Datum, c: &EvalContext) -> Result<Cow<'d, str>> {
     match d {
-        Datum::Bool(b) => Ok(b.to_string()),
-        Datum::Inet(v) => Ok(format!("{}/{}", v.host(), v.bits)),
+        Datum::Bool(b) => Ok(Cow::Owned(b.to_string())),
+        Datum::Inet(v) => Ok(Cow::Owned(format!("{}/{}", v.host(), v.bits))),
         d => shown(d, c),
     }
 }
@@ -449,9 +454,9 @@ scalars! {
     fn upper(_c; s: text) = map_case(s, true)?;
     fn casefold(_c; s: text) = map_case(s, false)?;
     fn initcap(_c; s: text) = initcap_of(s)?;
-    fn textcat(_c; a: text, b: text) = { limits::joined(a.len(), b.len())?; pieces::concat(&[a, b])? };
-    fn p2003_textanycat(c; a: text, b: any) = pieces::concat(&[a, &as_text(b, c)?])?;
-    fn p2004_anytextcat(c; a: any, b: text) = pieces::concat(&[&as_text(a, c)?, b])?;
+    fn textcat(_c; a: text, b: text) = { limits::joined(a.len(), b.len())?; pieces::joined(&[a, b])? };
+    fn p2003_textanycat(c; a: text, b: any) = pieces::joined(&[a, &as_text(b, c)?])?;
+    fn p2004_anytextcat(c; a: any, b: text) = pieces::joined(&[&as_text(a, c)?, b])?;
     fn nameconcatoid(_c; a: text, b: oid) = { let tail = format!("_{b}"); let head = crate::cast::truncate_name(a); let mut end = head.len().min(63 - tail.len()); while !head.is_char_boundary(end) { end -= 1; } format!("{}{tail}", &head[..end]) };
     fn text_substr(_c; s: text, start: int4, len: int4) = substr(s, start, Some(len))?;
     fn text_substr_no_len(_c; s: text, start: int4) = substr(s, start, None)?;
@@ -669,7 +674,7 @@ pub(crate) fn text_format(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> 
         next = at + 1;
         let d = values.get(at).ok_or_else(too_few)?;
         let text = match (kind, d.is_null()) {
-            ('s', true) => String::new(),
+            ('s', true) => Cow::Borrowed(""),
             ('s', false) => shown(d, c)?,
             ('I', true) => {
                 return Err(error(
@@ -677,15 +682,15 @@ pub(crate) fn text_format(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> 
                     "null values cannot be formatted as an SQL identifier",
                 ));
             }
-            ('I', false) => quote_identifier(&shown(d, c)?),
-            (_, true) => "NULL".to_string(),
-            (_, false) => quote_literal_of(&shown(d, c)?)?,
+            ('I', false) => Cow::Owned(quote_identifier(&shown(d, c)?)),
+            (_, true) => Cow::Borrowed("NULL"),
+            (_, false) => Cow::Owned(quote_literal_of(&shown(d, c)?)?),
         };
         let w = width.unwrap_or(0);
         let fill = (w.unsigned_abs() as usize).saturating_sub(length(&text)? as usize);
         limits::room(out.len(), text.len() + fill)?;
         let filling = pieces::repeat(" ", fill)?;
-        let (left, right) = if minus || w < 0 { (&text, &filling) } else { (&filling, &text) };
+        let (left, right) = if minus || w < 0 { (&*text, &*filling) } else { (&*filling, &*text) };
         pieces::append_text(&mut out, left)?;
         pieces::append_text(&mut out, right)?;
     }
