@@ -339,6 +339,10 @@ impl Error {
         use sqlstate::{ADMIN_SHUTDOWN, OUT_OF_MEMORY, QUERY_CANCELED};
         self.0.severity >= Severity::Fatal || [QUERY_CANCELED, OUT_OF_MEMORY, ADMIN_SHUTDOWN].contains(&self.sqlstate())
     }
+    /// A value that cannot be computed with (class 22).
+    pub fn is_data_exception(&self) -> bool {
+        self.0.sqlstate.0.starts_with(b"22")
+    }
     pub fn sqlstate(&self) -> SqlState {
         self.0.sqlstate
     }

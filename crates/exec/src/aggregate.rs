@@ -336,19 +336,21 @@ impl AggregateState {
         let Op::Aggregate { aggs, .. } = &node.op else { return Ok(()) };
         self.used_bytes += other.used_bytes;
         let mut groups: Vec<Option<AggregateGroup>> = other.groups.into_iter().map(Some).collect();
-        let mut failure = None;
-        other.table.each(|key, number| {
-            let Some(group) = groups.get_mut(number as usize).and_then(Option::take) else { return };
+        self.table.reserve(&other.table);
+        let mut count = 0;
+        other.table.try_each(|key, number| {
+            count += 1;
+            if count % BATCH_ROWS == 0 {
+                cx.park.checkpoint()?;
+            }
+            let Some(group) = groups.get_mut(number as usize).and_then(Option::take) else { return Ok(()) };
             let Some(mine) = self.table.get(key).and_then(|n| self.groups.get_mut(n as usize)) else {
                 self.table.insert(key, self.groups.len() as u32);
                 self.groups.push(group);
-                return;
+                return Ok(());
             };
-            if let Err(error) = mine.absorb(group, aggs, cx) {
-                failure.get_or_insert(error);
-            }
-        });
-        failure.map_or(Ok(()), Err)
+            mine.absorb(group, aggs, cx)
+        })
     }
 
     /// Reads the input itself, not one of its partitions.
@@ -405,12 +407,33 @@ impl AggregateState {
                     let kept_bytes = add_all(aggs, &mut self.groups[g].slots, row, args, rt, cx)?;
                     self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
                 }
-                None => {
-                    let (level, budget) = (self.level, cx.hash_mem_bytes);
-                    let overflow = self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget));
-                    overflow.push(k, row, cx.io())?;
-                }
+                None => match self.column_program(&self.unary.node).map(|program| &program.is_used) {
+                    Some(is_used) => {
+                        let used = row.iter().zip(is_used).filter(|(_, is_used)| **is_used);
+                        let used: Vec<Datum> = used.map(|(value, _)| value.clone()).collect();
+                        self.put_off(k, &used, cx)?;
+                    }
+                    None => self.put_off(k, row, cx)?,
+                },
             }
+        }
+        Ok(())
+    }
+
+    /// Puts a row into the partition of its key. Of its columns only those that somebody uses are there.
+    fn put_off(&mut self, key: &[u8], used: &[Datum], cx: &ExecContext<'_>) -> Result<()> {
+        let (level, budget) = (self.level, cx.hash_mem_bytes);
+        self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget)).push(key, used, cx.io())
+    }
+    /// Reads a row that was put off: NULL stands for the columns that nobody uses.
+    fn read_put_off(bytes: &[u8], is_used: Option<&[bool]>, width: usize, row: &mut Vec<Datum>) -> Result<()> {
+        let Some(is_used) = is_used else { return row::decode_self_describing(bytes, width, row) };
+        row::decode_self_describing(bytes, is_used.iter().filter(|is_used| **is_used).count(), row)?;
+        let mut left = row.len();
+        row.resize(width, Datum::Null);
+        for column in (0..width).rev().filter(|column| is_used[*column]) {
+            left -= 1;
+            row.swap(left, column);
         }
         Ok(())
     }
@@ -421,6 +444,7 @@ impl AggregateState {
         let node = self.unary.node.clone();
         let Op::Aggregate { input, groups, sets, aggs, .. } = &node.op else { return Ok(()) };
         let whole: Vec<usize> = (0..groups.len()).collect();
+        let is_used = self.column_program(&node).map(|program| program.is_used.clone());
         let (io, budget) = (cx.io(), cx.hash_mem_bytes);
         let mut cursor = SpillCursor::new(budget_of_reader());
         let mut args: Vec<Datum> = Vec::new();
@@ -436,7 +460,7 @@ impl AggregateState {
             let number = match self.table.get(cursor.key()) {
                 Some(g) => Some(g as usize),
                 None => {
-                    row::decode_self_describing(cursor.row(), input.width, &mut row)?;
+                    Self::read_put_off(cursor.row(), is_used.as_deref(), input.width, &mut row)?;
                     eval_groups(groups, &row, &mut values, rt, cx)?;
                     let n = cursor.key().first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b)));
                     let set = sets.as_ref().and_then(|s| s.get(n)).unwrap_or(&whole);
@@ -446,7 +470,7 @@ impl AggregateState {
             match number {
                 Some(g) => {
                     if row.is_empty() {
-                        row::decode_self_describing(cursor.row(), input.width, &mut row)?;
+                        Self::read_put_off(cursor.row(), is_used.as_deref(), input.width, &mut row)?;
                     }
                     let kept_bytes = add_all(aggs, &mut self.groups[g].slots, &row, &mut args, rt, cx)?;
                     self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);

@@ -188,12 +188,19 @@ impl KeyIndex {
         self.short.clear();
         self.long.clear();
     }
-    /// All keys with their numbers, in no order.
-    pub fn each(&self, mut f: impl FnMut(&[u8], u32)) {
-        for (word, number) in self.short.words.iter().zip(&self.short.numbers).filter(|(word, _)| **word != 0) {
-            f(key_in(&word.to_le_bytes()), *number);
+    /// Makes room for the keys of another index. Without that, keys that come in the order of their slots in another one would
+    /// crowd into the first slots of this one.
+    pub fn reserve(&mut self, other: &KeyIndex) {
+        while (self.short.count + other.short.count + 1) * 4 > self.short.words.len() * 3 {
+            self.short.grow();
         }
-        self.long.iter().for_each(|(key, number)| f(key, *number));
+    }
+    /// Calls `f` for all keys with their numbers, in no order, until it fails.
+    pub fn try_each(&self, mut f: impl FnMut(&[u8], u32) -> Result<()>) -> Result<()> {
+        for (word, number) in self.short.words.iter().zip(&self.short.numbers).filter(|(word, _)| **word != 0) {
+            f(key_in(&word.to_le_bytes()), *number)?;
+        }
+        self.long.iter().try_for_each(|(key, number)| f(key, *number))
     }
 }
 
@@ -305,15 +312,40 @@ mod tests {
         known.sort();
         known.dedup();
         let mut listed = Vec::new();
-        index.each(|key, number| {
+        let each = index.try_each(|key, number| {
             assert_eq!(index.get(key), Some(number));
             listed.push(key.to_vec());
+            Ok(())
         });
+        each.unwrap();
         listed.sort();
         assert_eq!(listed, known);
         assert_eq!(index.len(), known.len());
         index.clear();
         assert_eq!(index.get(&[0]), None);
+    }
+
+    /// Searches stay short when an index takes in the keys of another one, in the order in which these stand there.
+    #[test]
+    fn keys_of_another_index_do_not_crowd() {
+        let index_of = |from: u64| {
+            let mut index = KeyIndex::default();
+            (from..from + 18_000).for_each(|n| drop(index.insert(&n.to_be_bytes(), n as u32)));
+            index
+        };
+        let (mut all, other) = (index_of(0), index_of(1 << 32));
+        all.reserve(&other);
+        let mut looked_at = 0;
+        let absorbed = other.try_each(|key, number| {
+            let word = word_of(key).unwrap();
+            let mask = all.short.words.len() - 1;
+            looked_at += all.short.slot(word).wrapping_sub(hash_of(word)) & mask;
+            all.insert(key, number);
+            Ok(())
+        });
+        absorbed.unwrap();
+        assert_eq!(all.len(), 36_000);
+        assert!(looked_at < 20 * other.len(), "{looked_at}");
     }
 
     /// A batch's keys are those that are made one by one, and are found as these are.

@@ -37,6 +37,8 @@ use std::cell::Cell;
 
 /// A table with fewer blocks would be read before a helper has begun.
 const BLOCKS_MIN: u32 = 1024;
+/// Rows that joins make of one row of the table, at most, if several threads read it.
+const PAIRS_MAX: u64 = 16;
 /// Blocks that are counted between two looks at the counter.
 const BLOCKS_AT_ONCE: u32 = 16;
 
@@ -161,10 +163,11 @@ impl SharedInput {
 }
 
 /// Makes a scan one that helpers may take part in, and says how many blocks it has; or a hash join, whose probe side they
-/// read, and of which only the columns in `is_used` are wanted. None: it does not read a whole table.
+/// read, and of which only the columns in `is_used` are wanted. None: it does not read a whole table, or a row of it may have
+/// more than `pairs_max` partners.
 fn share(
     input: &mut NodeState,
-    is_used: &[bool],
+    (is_used, pairs_max): (&[bool], u64),
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<(SharedInput, u64)>> {
@@ -172,7 +175,12 @@ fn share(
         NodeState::HashJoin(join) => {
             let Some(build) = join.share_build(is_used, rt, cx)? else { return Ok(None) };
             let of_probe = join.used_of_probe().to_vec();
-            let probe = share(join.probe(), &of_probe, rt, cx)?;
+            // A thread that has no more room for groups ends with the rows that it has read. These must not become too many.
+            let pairs_max = pairs_max / build.pairs_max.max(1);
+            if pairs_max == 0 {
+                return Ok(None);
+            }
+            let probe = share(join.probe(), (&of_probe, pairs_max), rt, cx)?;
             Ok(probe.map(|(below, pages)| (SharedInput::Join(build, Box::new(below)), pages)))
         }
         NodeState::Scan(own) => {
@@ -202,7 +210,11 @@ pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut 
         return Ok(());
     }
     let is_used = state.used_columns().to_vec();
-    let Some((shared, pages)) = share(&mut state.unary.input, &is_used, rt, cx)? else { return Ok(()) };
+    // Joins are taken part in by columns alone.
+    if is_used.is_empty() && matches!(*state.unary.input, NodeState::HashJoin(_)) {
+        return Ok(());
+    }
+    let Some((shared, pages)) = share(&mut state.unary.input, (&is_used, PAIRS_MAX), rt, cx)? else { return Ok(()) };
     let Some((pool, most)) = helpers(pages, rt, cx) else { return Ok(()) };
     let (orders, input, of) = (HelperJob::of(rt, cx), input.clone(), node.clone());
     let usage = orders.usage.clone();

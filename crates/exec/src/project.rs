@@ -19,6 +19,8 @@ pub(crate) struct ProjectState {
     /// Does the input come as columns? None: nothing has been read.
     takes_columns: Option<bool>,
     columns: Option<Box<ProjectColumns>>,
+    /// The error of a row, behind rows that have been handed on.
+    failure: Option<Error>,
 }
 
 #[derive(Default)]
@@ -29,10 +31,10 @@ struct ProjectColumns {
 
 impl ProjectState {
     pub fn new(unary: UnaryInput) -> ProjectState {
-        ProjectState { unary, takes_columns: None, columns: None }
+        ProjectState { unary, takes_columns: None, columns: None, failure: None }
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
-        self.takes_columns = None;
+        (self.takes_columns, self.failure) = (None, None);
         self.unary.rescan(rt);
     }
 
@@ -54,6 +56,9 @@ impl ProjectState {
         let Some(program) = program.of(exprs, input.width) else {
             return Err(Error::internal("columns are asked of a projection that has rows"));
         };
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
         let ProjectColumns { batch, program: state } = &mut **self.columns.get_or_insert_default();
         if !self.unary.input.fill_columns((batch, &program.is_used), rt, cx)? {
             return Ok(());
@@ -70,10 +75,17 @@ impl ProjectState {
             return Ok(());
         }
         let (mut values, mut results) = (Vec::new(), Batch::new(exprs.len()));
-        rows.try_each(|row| {
+        let done = rows.try_each(|row| {
             row_of(columns, &program.is_used, row, &mut values)?;
             project_row(exprs, &values, &mut results, rt, cx)
-        })?;
+        });
+        if let Err(error) = done {
+            if results.rows == 0 {
+                return Err(error);
+            }
+            results.cancel_row();
+            self.failure = Some(error);
+        }
         out.take_values(&mut results, is_used);
         Ok(())
     }

@@ -25,8 +25,8 @@ pub(crate) struct SubplanState {
 struct ExistsTableState {
     calls: u64,
     keys: Option<KeyIndex>,
-    /// It does not fit into memory, so rows are looked up as before.
-    is_too_large: bool,
+    /// It does not fit into memory, or cannot be made, so rows are looked up as before.
+    is_given_up: bool,
     key: Vec<u8>,
 }
 
@@ -41,12 +41,19 @@ impl ExistsTableState {
     ) -> Result<Option<bool>> {
         self.calls += 1;
         if self.keys.is_none() {
-            if self.calls <= table.after_calls || self.is_too_large {
+            if self.calls <= table.after_calls || self.is_given_up {
                 return Ok(None);
             }
-            self.make(table, rt, cx)?;
+            match self.make(table, rt, cx) {
+                // Rows that no look-up has come to have values that cannot be computed with.
+                Err(error) if error.is_data_exception() => self.is_given_up = true,
+                made => made?,
+            }
         }
         let Some(keys) = &self.keys else { return Ok(None) };
+        if keys.len() == 0 {
+            return Ok(Some(false));
+        }
         key_of(&table.keys, &table.types, row, &mut self.key, rt, cx)?;
         Ok(Some(!self.key.is_empty() && keys.get(&self.key).is_some()))
     }
@@ -63,7 +70,7 @@ impl ExistsTableState {
                 }
             }
             if bytes > cx.hash_mem_bytes {
-                self.is_too_large = true;
+                self.is_given_up = true;
                 return Ok(());
             }
         }

@@ -174,7 +174,8 @@ impl Planner<'_> {
                 None => groups.iter().map(ascending).collect(),
             };
             let mut sort_keys = keys.clone();
-            if rows_order.presorted(&keys) == 0 {
+            // Who wants few groups does not want the arguments of all, one of which may fail.
+            if rows_order.presorted(&keys) == 0 && wanted.limit == f64::INFINITY {
                 let over = GroupedExpressions { groups: groups.clone(), aggs: aggs.clone(), keys: keys.clone() };
                 if let Some((below, above)) = self.compute_below(&input, &over)? {
                     (input, rows_order) = (below, RowOrder::default());

@@ -60,7 +60,7 @@ impl Planner<'_> {
         let mut above =
             GroupedExpressions { groups: over.groups.clone(), aggs: over.aggs.clone(), keys: over.keys.clone() };
         above.each_mut(&mut |e| {
-            let is_plain = matches!(e.kind, ExprKind::Column(_)) || is_constant(e);
+            let is_plain = matches!(access::strip(e).kind, ExprKind::Column(_)) || is_constant(e);
             if is_plain || e.is_volatile() || e.has_sublink() || e.has_srf() {
                 return;
             }

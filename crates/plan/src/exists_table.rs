@@ -21,13 +21,14 @@ pub(crate) struct PlannedExistsTable {
 struct UntiedQuery {
     query: Query,
     outer: Vec<Expr>,
+    /// The types by which the equalities tell values apart.
+    types: Vec<Oid>,
 }
 
 impl Planner<'_> {
     /// The table that can take the place of a subplan, if the subquery depends on the rows outside by equalities alone.
     pub(super) fn exists_table(&self, s: &SubLink, subplan: &PlanNode) -> Result<Option<PlannedExistsTable>> {
-        let Some(UntiedQuery { query, outer }) = self.untied(&s.query) else { return Ok(None) };
-        let types = outer.iter().map(|e| self.told_apart_type(e)).collect::<Result<Vec<Oid>>>()?;
+        let Some(UntiedQuery { query, outer, types }) = self.untied(&s.query)? else { return Ok(None) };
         let shown = self.subplans.borrow().len();
         let planned = self.plan_query(&query, self.new_rel())?;
         let index = self.add_subplan(planned.node.clone());
@@ -36,29 +37,33 @@ impl Planner<'_> {
         let costs = self.costs();
         let (rows, keys) = (planned.node.rows, types.len());
         let table = planned.node.cost + costs.hash_join(0.0, rows, 0.0, keys);
-        let saved = subplan.cost - costs.hash_join(1.0, 0.0, 0.0, keys);
+        // A look-up ends with the first row that it finds.
+        let look_up = subplan.startup + (subplan.cost - subplan.startup) / subplan.rows.max(1.0);
+        let saved = look_up - costs.hash_join(1.0, 0.0, 0.0, keys);
         let after_calls = (join_build::TABLE_COSTS * table / saved).max(join_build::FEWEST_STEPS);
         Ok((saved > 0.0).then_some(PlannedExistsTable { index, outer, types, after_calls: after_calls as u64 }))
     }
 
-    fn untied(&self, q: &Query) -> Option<UntiedQuery> {
+    fn untied(&self, q: &Query) -> Result<Option<UntiedQuery>> {
         let outer_columns = self.outer_columns(q);
         let mut ctes = Vec::new();
         q.outer_ctes(&mut ctes);
         if !only_joins(q) || !ctes.is_empty() || q.is_volatile() {
-            return None;
+            return Ok(None);
         }
         let mut conditions = Vec::new();
-        q.filter.clone()?.conjuncts(&mut conditions);
+        let Some(filter) = &q.filter else { return Ok(None) };
+        filter.clone().conjuncts(&mut conditions);
         let is_tied = |e: &Expr| {
             let mut used = Vec::new();
             e.columns(&mut used);
             used.iter().any(|c| outer_columns.contains(c))
         };
         let (tied, own): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(is_tied);
-        let (mut outer, mut targets) = (Vec::new(), Vec::new());
+        let (mut outer, mut types, mut targets) = (Vec::new(), Vec::new(), Vec::new());
         for condition in &tied {
-            let (of_outer, of_inner) = self.tied_sides(condition, &outer_columns)?;
+            let Some((of_outer, of_inner)) = self.tied_sides(condition, &outer_columns) else { return Ok(None) };
+            types.push(self.told_apart_as(of_outer, condition.collation)?);
             outer.push(of_outer.clone());
             let name = "?column?".into();
             targets.push(Target { expr: of_inner.clone(), name, junk: false, table_oid: 0, attnum: 0 });
@@ -67,7 +72,7 @@ impl Planner<'_> {
         (query.filter, query.targets) = (Expr::and_all(own), targets);
         (query.order_by, query.distinct) = (Vec::new(), Distinct::No);
         let is_untied = !outer.is_empty() && self.outer_columns(&query).is_empty();
-        is_untied.then_some(UntiedQuery { query, outer })
+        Ok(is_untied.then_some(UntiedQuery { query, outer, types }))
     }
 
     /// The sides of an equality that can be hashed, one of columns outside and one of columns inside.

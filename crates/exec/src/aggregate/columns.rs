@@ -15,7 +15,6 @@ use kilndb_base::{Error, Oid, Result};
 use kilndb_plan::node::COUNT_ANY;
 use kilndb_plan::program::{ValuesProgram, VectorOperand};
 use kilndb_plan::{AggSpec, Op, PlanNode};
-use kilndb_spill::SpillPartitions;
 use kilndb_types::Datum;
 use kilndb_types::vector::{Rows, Vector};
 use std::sync::Arc;
@@ -77,7 +76,7 @@ impl<'a> BatchValues<'a> {
 
 impl AggregateState {
     /// The program to take in the input as columns by. None: it has rows, or calls that want one row after the other.
-    fn column_program<'n>(&self, node: &'n PlanNode) -> Option<&'n ValuesProgram> {
+    pub(super) fn column_program<'n>(&self, node: &'n PlanNode) -> Option<&'n ValuesProgram> {
         let Op::Aggregate { input, groups, aggs, program, .. } = &node.op else { return None };
         self.unary.input.has_columns().then(|| program.of(groups, aggs, input.width)).flatten()
     }
@@ -201,16 +200,12 @@ impl AggregateState {
         let all = (0..set.count).map(|c| values.get(c).get(row)).collect::<Result<Vec<Datum>>>()?;
         match self.add_group(aggs, key, set.number, of_set(&all, set.columns), cx)? {
             Some(group) => Ok(Some(group as u32)),
-            None => self.put_off(values, row, key, cx).map(|()| None),
+            None => {
+                let used = values.columns.iter().zip(&values.program.is_used).filter(|(_, is_used)| **is_used);
+                let used = used.map(|(column, _)| column.get(row)).collect::<Result<Vec<Datum>>>()?;
+                self.put_off(key, &used, cx).map(|()| None)
+            }
         }
-    }
-
-    /// Puts a row into the partition of its key.
-    fn put_off(&mut self, values: BatchValues<'_>, row: usize, key: &[u8], cx: &mut ExecContext<'_>) -> Result<()> {
-        let mut whole = Vec::new();
-        row_of(values.columns, &values.program.is_used, row, &mut whole)?;
-        let (level, budget) = (self.level, cx.hash_mem_bytes);
-        self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget)).push(key, &whole, cx.io())
     }
 }
 

@@ -49,6 +49,8 @@ struct ColumnTable {
 pub(crate) struct SharedBuild {
     table: Arc<ColumnTable>,
     used: (Vec<bool>, Vec<bool>),
+    /// A row of the probe side has no more pairs than these.
+    pub pairs_max: u64,
 }
 
 #[derive(Default)]
@@ -153,6 +155,18 @@ impl ColumnTable {
     fn count(&self) -> usize {
         self.next_row.len()
     }
+    /// The number of rows that the most frequent key has.
+    fn longest_chain(&self) -> u32 {
+        if !self.has_equal_keys {
+            return 1;
+        }
+        // Rows of a key are chained to earlier ones.
+        let mut lengths: Vec<u32> = Vec::with_capacity(self.count());
+        for next in &self.next_row {
+            lengths.push(lengths.get(*next as usize).map_or(1, |length| length + 1));
+        }
+        lengths.into_iter().max().unwrap_or(0)
+    }
     /// Appends a row without its columns. A row that has no key has no partner.
     fn push(&mut self, keys: &KeyBatch, at: usize) {
         let mut next = NONE;
@@ -208,7 +222,7 @@ impl HashJoinState {
     }
 
     /// Reads the build side, for a join of which only the columns in `is_used` are there. Returns what threads need that are to
-    /// join parts of the probe side. None: it is joined in another way than by columns that are in memory.
+    /// join parts of the probe side. None: it is joined in another way than by columns that are in memory, or has no row.
     pub fn share_build(
         &mut self,
         is_used: &[bool],
@@ -221,8 +235,10 @@ impl HashJoinState {
         let mut state = self.columns.take().unwrap_or_default();
         state.is_started = true;
         let done = self.start_columns(&node, program, &mut state, is_used, rt, cx);
-        let shared = SharedBuild { table: state.table.clone(), used: state.used.clone() };
-        let is_shared = !state.goes_by_rows;
+        let has_one_pair = matches!(kind, JoinKind::Semi | JoinKind::Anti);
+        let pairs_max = if has_one_pair { 1 } else { u64::from(state.table.longest_chain()) };
+        let shared = SharedBuild { table: state.table.clone(), used: state.used.clone(), pairs_max };
+        let is_shared = !state.goes_by_rows && (needs_probe(*kind) || state.table.count() > 0);
         self.columns = Some(state);
         done.map(|()| is_shared.then_some(shared))
     }
@@ -230,7 +246,7 @@ impl HashJoinState {
     pub fn with_shared(mut self, probe: NodeState, build: SharedBuild) -> HashJoinState {
         self.probe = probe;
         self.started = true;
-        let SharedBuild { table, used } = build;
+        let SharedBuild { table, used, .. } = build;
         self.columns = Some(Box::new(JoinColumns { is_started: true, table, used, ..JoinColumns::default() }));
         self
     }
