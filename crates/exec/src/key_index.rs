@@ -330,7 +330,9 @@ mod tests {
     fn keys_of_another_index_do_not_crowd() {
         let index_of = |from: u64| {
             let mut index = KeyIndex::default();
-            (from..from + 18_000).for_each(|n| drop(index.insert(&n.to_be_bytes(), n as u32)));
+            for n in from..from + 18_000 {
+                index.insert(&n.to_be_bytes(), n as u32);
+            }
             index
         };
         let (mut all, other) = (index_of(0), index_of(1 << 32));

@@ -351,8 +351,8 @@ impl HashJoinState {
         program.probe_keys.columns.iter().for_each(|column| used[*column] = true);
         program.build_keys.columns.iter().for_each(|column| of_build[*column] = true);
         let keys = BatchKeys { program: &program.build_keys, exprs: build_keys, types, is_used: &of_build };
-        let mut table = ColumnTable::default();
-        table.columns = of_build.iter().map(|_| Vector::default()).collect();
+        let columns = of_build.iter().map(|_| Vector::default()).collect();
+        let mut table = ColumnTable { columns, ..ColumnTable::default() };
         let mut input = ColumnInput::default();
         let mut is_full = false;
         while !is_full && input.fill(&mut self.build, &of_build, rt, cx)? {
