@@ -10,6 +10,9 @@ use kilndb_spill::Sorter;
 use kilndb_types::vector::{Rows, Vector};
 use kilndb_types::{Datum, key, row};
 
+/// Keys that are looked for between two looks at the time slice.
+const STEP_KEYS: usize = 64;
+
 pub(super) struct AggregateArguments {
     sorter: Sorter,
     /// The arguments that DISTINCT has seen so far. When there are too many of them the set is given up: the sort finds
@@ -42,6 +45,10 @@ impl CountedArguments {
         keys.clear();
         rows.try_each(|row| if arg.is_null(row) { Ok(()) } else { keys.push(None, &[(arg, *ty)], row) })?;
         for at in 0..keys.len() {
+            // Long keys take so long that a batch of them is more than others should wait for.
+            if at % STEP_KEYS == 0 {
+                cx.park.step()?;
+            }
             let is_new = self.keys.offer_of(keys, at, |_| Ok(()), cx.hash_mem_bytes, cx.io())?;
             self.count += i64::from(is_new);
         }
