@@ -14,6 +14,7 @@ pub mod error;
 pub mod hash;
 pub mod ids;
 pub mod memory;
+pub mod merge_heap;
 pub mod network;
 pub mod overlay;
 pub mod park;

@@ -9,6 +9,7 @@
 //! NULL), u64 row id, key bytes.
 
 use kilndb_base::env::{Env, File, OpenMode};
+use kilndb_base::merge_heap::MergeHeap;
 use kilndb_base::{Error, Result, RowId, sqlstate, work};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -197,7 +198,7 @@ impl KeySorter {
     fn sources(&mut self) -> Result<Vec<KeySource<'_>>> {
         if self.runs.is_empty() {
             self.sort()?;
-            return Ok(vec![KeySource::Memory { bytes: &self.bytes, left: &self.entries }]);
+            return Ok(vec![KeySource::Memory { bytes: &self.bytes, entries: &self.entries, read: 0 }]);
         }
         self.write_run()?;
         self.bytes = Vec::new();
@@ -253,55 +254,43 @@ impl<'a> RunReader<'a> {
     }
 }
 
-/// Sorted entries, and a present one among them.
+/// Sorted entries, the last one that was read being the present one.
 enum KeySource<'a> {
-    /// The present one is before those that are left.
-    Memory {
-        bytes: &'a [u8],
-        left: &'a [SortEntry],
-    },
-    Reading {
-        bytes: &'a [u8],
-        present: SortEntry,
-        left: &'a [SortEntry],
-    },
+    Memory { bytes: &'a [u8], entries: &'a [SortEntry], read: usize },
     Run(RunReader<'a>),
 }
 
 impl KeySource<'_> {
-    /// Moves to the next entry; false at the end.
-    fn advance(&mut self) -> Result<bool> {
-        match self {
-            KeySource::Memory { bytes, left } | KeySource::Reading { bytes, left, .. } => {
-                let Some((first, rest)) = left.split_first() else { return Ok(false) };
-                *self = KeySource::Reading { bytes, present: *first, left: rest };
-                Ok(true)
+    /// Moves to the next entry. Returns the first bytes of its key, as a number; None at the end.
+    fn advance(&mut self) -> Result<Option<u64>> {
+        let is_there = match self {
+            KeySource::Memory { entries, read, .. } => {
+                *read += 1;
+                *read <= entries.len()
             }
-            KeySource::Run(reader) => reader.advance(),
-        }
+            KeySource::Run(reader) => reader.advance()?,
+        };
+        Ok(is_there.then(|| SortEntry::new(self.entry().0, 0).first))
     }
-    /// The present entry: key, row id, "a key column is NULL".
+    /// The present entry: key, row id, "a key column is NULL". There is one.
     fn entry(&self) -> (&[u8], u64, bool) {
         match self {
-            KeySource::Reading { bytes, present, .. } => key_at(bytes, present.at as usize),
+            KeySource::Memory { bytes, entries, read } => key_at(bytes, entries[read - 1].at as usize),
             KeySource::Run(reader) => key_at(&reader.buffer, reader.at),
-            KeySource::Memory { .. } => (&[], 0, false),
         }
     }
 }
 
-/// A source by the first bytes of its present key, which tell it from most others.
-#[derive(Clone, Copy)]
-struct HeapEntry {
-    prefix: u64,
-    source: usize,
+/// Of two sources with the same first bytes of their keys, does the entry of `a` come first?
+fn comes_first(sources: &[KeySource<'_>], a: u32, b: u32) -> bool {
+    let ((a, a_rid, _), (b, b_rid, _)) = (sources[a as usize].entry(), sources[b as usize].entry());
+    (a, a_rid) < (b, b_rid)
 }
 
 /// What sorters have, in order.
 pub(super) struct MergedKeys<'a> {
     sources: Vec<KeySource<'a>>,
-    /// A binary heap of those sources that have an entry.
-    heap: Vec<HeapEntry>,
+    heap: MergeHeap,
 }
 
 impl<'a> MergedKeys<'a> {
@@ -312,47 +301,10 @@ impl<'a> MergedKeys<'a> {
         }
         MergedKeys::of(sources)
     }
-    fn of(sources: Vec<KeySource<'a>>) -> Result<MergedKeys<'a>> {
-        let mut merged = MergedKeys { heap: Vec::with_capacity(sources.len()), sources };
-        for source in 0..merged.sources.len() {
-            if let Some(entry) = merged.read(source)? {
-                merged.heap.push(entry);
-            }
-        }
-        for at in (0..merged.heap.len() / 2).rev() {
-            merged.sift_down(at);
-        }
-        Ok(merged)
-    }
-    /// Moves a source to its next entry. None: it has no more.
-    fn read(&mut self, source: usize) -> Result<Option<HeapEntry>> {
-        let of_source = &mut self.sources[source];
-        if !of_source.advance()? {
-            return Ok(None);
-        }
-        Ok(Some(HeapEntry { prefix: SortEntry::new(of_source.entry().0, 0).first, source }))
-    }
-    fn is_less(&self, a: HeapEntry, b: HeapEntry) -> bool {
-        if a.prefix != b.prefix {
-            return a.prefix < b.prefix;
-        }
-        let ((a, a_rid, _), (b, b_rid, _)) = (self.sources[a.source].entry(), self.sources[b.source].entry());
-        (a, a_rid) < (b, b_rid)
-    }
-    fn sift_down(&mut self, mut at: usize) {
-        loop {
-            let mut least = at;
-            for child in [2 * at + 1, 2 * at + 2] {
-                if child < self.heap.len() && self.is_less(self.heap[child], self.heap[least]) {
-                    least = child;
-                }
-            }
-            if least == at {
-                return;
-            }
-            self.heap.swap(at, least);
-            at = least;
-        }
+    fn of(mut sources: Vec<KeySource<'a>>) -> Result<MergedKeys<'a>> {
+        let prefixes = sources.iter_mut().map(KeySource::advance).collect::<Result<Vec<Option<u64>>>>()?;
+        let heap = MergeHeap::of(prefixes, |a, b| comes_first(&sources, a, b));
+        Ok(MergedKeys { sources, heap })
     }
 }
 
@@ -361,15 +313,13 @@ impl Iterator for MergedKeys<'_> {
     type Item = Result<(Vec<u8>, RowId, bool)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let top = self.heap.first()?.source;
-        let (key, rid, has_null) = self.sources[top].entry();
+        let source = &mut self.sources[self.heap.first()? as usize];
+        let (key, rid, has_null) = source.entry();
         let entry = (key.to_vec(), RowId::from_u64(rid), has_null);
-        match self.read(top) {
-            Ok(Some(next)) => self.heap[0] = next,
-            Ok(None) => drop(self.heap.swap_remove(0)),
+        match source.advance() {
+            Ok(prefix) => self.heap.replace_first(prefix, |a, b| comes_first(&self.sources, a, b)),
             Err(e) => return Some(Err(e)),
         }
-        self.sift_down(0);
         Some(Ok(entry))
     }
 }

@@ -243,7 +243,7 @@ impl AggregateState {
                 return Ok(None);
             }
             // No other thread reads the block that this one has begun: it is read to its end.
-            self.end_input_with_block(true);
+            self.unary.input.end_with_block(true);
         }
         self.used_bytes += bytes;
         self.insert_group(aggs, key, set, values, cx.work_mem_bytes)?;
@@ -297,11 +297,8 @@ impl AggregateState {
         self.is_part = true;
         let done = self.collect(rt, cx);
         self.is_part = false;
-        self.end_input_with_block(false);
+        self.unary.input.end_with_block(false);
         done
-    }
-    fn end_input_with_block(&mut self, ends: bool) {
-        self.unary.input.end_with_block(ends);
     }
 
     /// Adds the groups of another thread's part to those of this one.

@@ -45,6 +45,12 @@ fn key_in(bytes: &[u8; 16]) -> &[u8] {
     &bytes[..usize::from(bytes[SHORT_BYTES_MAX]).saturating_sub(1).min(SHORT_BYTES_MAX)]
 }
 
+/// Does a word of a [`KeyBatch`] stand for a long key?
+#[inline]
+fn is_long(word: u128) -> bool {
+    (word >> LENGTH_SHIFT) as u8 == IS_LONG
+}
+
 /// A hash of one word: both halves multiplied with one another, each changed by a constant before.
 #[inline]
 fn hash_of(word: u128) -> usize {
@@ -152,7 +158,7 @@ impl KeyIndex {
     pub fn get_of(&self, keys: &KeyBatch, at: usize) -> Option<u32> {
         match keys.words[at] {
             0 => None,
-            word if keys.is_long(word) => self.long.get(keys.long(word)).copied(),
+            word if is_long(word) => self.long.get(keys.long(word)).copied(),
             word => self.short.get(word),
         }
     }
@@ -160,7 +166,7 @@ impl KeyIndex {
     #[inline]
     pub fn insert_of(&mut self, keys: &KeyBatch, at: usize, number: u32) -> Option<u32> {
         match keys.words[at] {
-            word if keys.is_long(word) => self.insert_long(keys.long(word), number),
+            word if is_long(word) => self.insert_long(keys.long(word), number),
             word => self.short.insert(word, number),
         }
     }
@@ -268,10 +274,6 @@ impl KeyBatch {
         self.words.push(word);
         Ok(())
     }
-    #[inline]
-    fn is_long(&self, word: u128) -> bool {
-        (word >> LENGTH_SHIFT) as u8 == IS_LONG
-    }
     fn long(&self, word: u128) -> &[u8] {
         const PLACE: u128 = (1 << 56) - 1;
         self.long.get((word & PLACE) as usize..(word >> 56 & PLACE) as usize).unwrap_or(&[])
@@ -279,7 +281,7 @@ impl KeyBatch {
     /// The key of a row as bytes, of which short ones are put into `short`.
     pub fn bytes<'k>(&'k self, at: usize, short: &'k mut [u8; 16]) -> &'k [u8] {
         match self.words[at] {
-            word if self.is_long(word) => self.long(word),
+            word if is_long(word) => self.long(word),
             word => {
                 *short = word.to_le_bytes();
                 key_in(short)

@@ -10,7 +10,7 @@ use super::columns::ColumnBatch;
 use super::context::*;
 use super::expr::Evaluate;
 use super::partition::{self, LeafPartition, OpenPartition};
-use super::row_set::{RowIdSet, RowOrBlock};
+use super::row_set::RowIdSet;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_catalog::Table;

@@ -165,24 +165,23 @@ impl Planner<'_> {
         }
         let mut made_order = RowOrder::default();
         let rows = if groups.is_empty() { 1.0 } else { self.group_count(&groups, input.node.rows) };
-        // What EXPLAIN shows are the groups and aggregates as they were written.
-        let (mut run_groups, mut run_aggs) = (groups.clone(), aggs.clone());
+        // What is computed may be columns of what was computed below. EXPLAIN shows it as it was written.
+        let mut computed = GroupedExpressions { groups: groups.clone(), aggs: aggs.clone(), keys: Vec::new() };
         if sorted {
             let ascending = |g: &Expr| SortKey { expr: g.clone(), descending: false, nulls_first: false };
             let keys = match wanted.groups {
                 Some(_) => wanted.order.to_vec(),
                 None => groups.iter().map(ascending).collect(),
             };
-            let mut sort_keys = keys.clone();
+            computed.keys.clone_from(&keys);
             // Who wants few groups does not want the arguments of all, one of which may fail.
-            if rows_order.presorted(&keys) == 0 && wanted.limit == f64::INFINITY {
-                let over = GroupedExpressions { groups: groups.clone(), aggs: aggs.clone(), keys: keys.clone() };
-                if let Some((below, above)) = self.compute_below(&input, &over)? {
-                    (input, rows_order) = (below, RowOrder::default());
-                    (run_groups, run_aggs, sort_keys) = (above.groups, above.aggs, above.keys);
-                }
+            if rows_order.presorted(&keys) == 0
+                && wanted.limit == f64::INFINITY
+                && let Some((below, above)) = self.compute_below(&input, &computed)?
+            {
+                (input, rows_order, computed) = (below, RowOrder::default(), above);
             }
-            input = self.sort(input, &sort_keys, &rows_order)?;
+            input = self.sort(input, &computed.keys, &rows_order)?;
             let column = |k: &SortKey| {
                 let at = groups.iter().position(|g| kilndb_bind::same(g, &k.expr))?;
                 let id = ColId { rel, att: at as i16 + 1 };
@@ -191,7 +190,7 @@ impl Planner<'_> {
             made_order = RowOrder::of_keys(&keys.iter().map_while(column).collect::<Vec<_>>());
         }
         let mut specs = Vec::new();
-        for a in &run_aggs {
+        for a in &computed.aggs {
             let ExprKind::Agg(call) = &a.kind else { continue };
             let args = call.args.iter().map(|x| self.compile(x, &input.layout)).collect::<Result<Vec<_>>>()?;
             let filter = match &call.filter {
@@ -216,7 +215,7 @@ impl Planner<'_> {
                 star: call.star,
             });
         }
-        let group_exprs = run_groups.iter().map(|g| self.compile(g, &input.layout)).collect::<Result<Vec<_>>>()?;
+        let group_exprs = computed.groups.iter().map(|g| self.compile(g, &input.layout)).collect::<Result<Vec<_>>>()?;
         let types = groups.iter().map(|g| self.told_apart_type(g)).collect::<Result<_>>()?;
         let width = group_count + specs.len() + groupings.len();
         let costs = self.costs();

@@ -10,6 +10,7 @@ use super::*;
 use kilndb_bind::{is_constant, same};
 
 /// The expressions over the rows that are grouped.
+#[derive(Clone)]
 pub(super) struct GroupedExpressions {
     pub groups: Vec<Expr>,
     pub aggs: Vec<Expr>,
@@ -57,8 +58,7 @@ impl Planner<'_> {
     ) -> Result<Option<(PlannedNode, GroupedExpressions)>> {
         let rel = self.new_rel();
         let mut computed: Vec<Expr> = Vec::new();
-        let mut above =
-            GroupedExpressions { groups: over.groups.clone(), aggs: over.aggs.clone(), keys: over.keys.clone() };
+        let mut above = over.clone();
         above.each_mut(&mut |e| {
             let is_plain = matches!(access::strip(e).kind, ExprKind::Column(_)) || is_constant(e);
             if is_plain || e.is_volatile() || e.has_sublink() || e.has_srf() {

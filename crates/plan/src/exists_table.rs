@@ -29,19 +29,21 @@ impl Planner<'_> {
     /// The table that can take the place of a subplan, if the subquery depends on the rows outside by equalities alone.
     pub(super) fn exists_table(&self, s: &SubLink, subplan: &PlanNode) -> Result<Option<PlannedExistsTable>> {
         let Some(UntiedQuery { query, outer, types }) = self.untied(&s.query)? else { return Ok(None) };
+        let (costs, keys) = (self.costs(), types.len());
+        // A look-up ends with the first row that it finds.
+        let look_up = subplan.startup + (subplan.cost - subplan.startup) / subplan.rows.max(1.0);
+        let saved = look_up - costs.hash_join(1.0, 0.0, 0.0, keys);
+        if saved <= 0.0 {
+            return Ok(None);
+        }
         let shown = self.subplans.borrow().len();
         let planned = self.plan_query(&query, self.new_rel())?;
         let index = self.add_subplan(planned.node.clone());
         // Neither the table nor what it is made of is expected to run.
         self.hidden_subplans.borrow_mut().extend(shown..=index);
-        let costs = self.costs();
-        let (rows, keys) = (planned.node.rows, types.len());
-        let table = planned.node.cost + costs.hash_join(0.0, rows, 0.0, keys);
-        // A look-up ends with the first row that it finds.
-        let look_up = subplan.startup + (subplan.cost - subplan.startup) / subplan.rows.max(1.0);
-        let saved = look_up - costs.hash_join(1.0, 0.0, 0.0, keys);
-        let after_calls = (join_build::TABLE_COSTS * table / saved).max(join_build::FEWEST_STEPS);
-        Ok((saved > 0.0).then_some(PlannedExistsTable { index, outer, types, after_calls: after_calls as u64 }))
+        let table = planned.node.cost + costs.hash_join(0.0, planned.node.rows, 0.0, keys);
+        let after_calls = (join_build::TABLE_COSTS * table / saved).max(join_build::FEWEST_STEPS) as u64;
+        Ok(Some(PlannedExistsTable { index, outer, types, after_calls }))
     }
 
     fn untied(&self, q: &Query) -> Result<Option<UntiedQuery>> {
@@ -77,11 +79,8 @@ impl Planner<'_> {
 
     /// The sides of an equality that can be hashed, one of columns outside and one of columns inside.
     fn tied_sides<'e>(&self, condition: &'e Expr, outer: &[ColId]) -> Option<(&'e Expr, &'e Expr)> {
-        let ExprKind::Func(f) = &condition.kind else { return None };
-        let [l, r] = f.args.as_slice() else { return None };
-        let operator = self.catalog.operator_by_oid(f.operator).ok().flatten()?;
-        let is_deterministic = condition.collation.collation.is_deterministic();
-        if !operator.can_hash || operator.name != "=" || l.ty != r.ty || !is_deterministic {
+        let (l, r) = self.hashed_sides(condition)?;
+        if l.ty != r.ty || !condition.collation.collation.is_deterministic() {
             return None;
         }
         let is_of = |e: &Expr, of_outer: bool| {

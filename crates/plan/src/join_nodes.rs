@@ -106,6 +106,15 @@ impl Planner<'_> {
         (is_equality && alike() && has_columns(l) && has_columns(r)).then_some((l, r))
     }
 
+    /// The two sides of an equality whose values can be hashed.
+    pub(super) fn hashed_sides<'x>(&self, e: &'x Expr) -> Option<(&'x Expr, &'x Expr)> {
+        let ExprKind::Func(f) = &e.kind else { return None };
+        let [l, r] = f.args.as_slice() else { return None };
+        let operator = (f.operator != 0).then(|| self.catalog.operator_by_oid(f.operator).ok().flatten()).flatten()?;
+        let are_alike = self.base_type(l.ty) == self.base_type(r.ty) || int_pair(l.ty, r.ty);
+        (operator.can_hash && operator.name == "=" && are_alike).then_some((l, r))
+    }
+
     /// Splits into `left = right` keys and the rest; None without any key.
     pub(super) fn hash_keys(&self, joins: &[Expr], left: &Layout, right: &Layout) -> Option<HashCondition> {
         let mut keys = Vec::new();
@@ -119,12 +128,7 @@ impl Planner<'_> {
                 && !e.has_sublink()
         };
         for j in joins {
-            if let ExprKind::Func(f) = &j.kind
-                && let [l, r] = f.args.as_slice()
-                && f.operator != 0
-                && self.catalog.operator_by_oid(f.operator).ok().flatten().is_some_and(|o| o.can_hash && o.name == "=")
-                && (self.base_type(l.ty) == self.base_type(r.ty) || int_pair(l.ty, r.ty))
-            {
+            if let Some((l, r)) = self.hashed_sides(j) {
                 if on_side(l, left, right) && on_side(r, right, left) {
                     keys.push((l.clone(), r.clone()));
                     continue;

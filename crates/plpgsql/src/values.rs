@@ -46,7 +46,7 @@ impl Row {
 
 /// Where a variable's value is.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum VariableStorage {
     /// In its slot.
     Slot,
     /// Told when it is asked for.
@@ -61,7 +61,7 @@ pub(crate) struct Vars<'r> {
     pub routine: &'r Routine,
     /// The values of scalars by slot: the row that expressions are evaluated over.
     pub slots: Vec<Datum>,
-    pub places: Vec<Place>,
+    pub storages: Vec<VariableStorage>,
     /// Types of variables that CASE compares, which are known when they are assigned.
     pub case_types: Vec<(Slot, Oid, i32)>,
     pub trigger: Option<&'r TriggerEvent<'r>>,
@@ -81,16 +81,16 @@ pub(crate) fn no_field(record: &str, field: &str) -> Error {
 impl<'r> Vars<'r> {
     /// The variables of a call that begins.
     pub fn new(routine: &'r Routine, trigger: Option<&'r TriggerEvent<'r>>) -> Vars<'r> {
-        let places = routine.variables.iter().map(|v| match v {
-            Variable::Scalar(ScalarVariable { fact: Some(fact), .. }) => Place::Fact(*fact),
-            Variable::Scalar(_) => Place::Slot,
-            Variable::Record(_) => Place::Record(None),
-            _ => Place::Others,
+        let storages = routine.variables.iter().map(|v| match v {
+            Variable::Scalar(ScalarVariable { fact: Some(fact), .. }) => VariableStorage::Fact(*fact),
+            Variable::Scalar(_) => VariableStorage::Slot,
+            Variable::Record(_) => VariableStorage::Record(None),
+            _ => VariableStorage::Others,
         });
         Vars {
             routine,
             slots: vec![Datum::Null; routine.variables.len()],
-            places: places.collect(),
+            storages: storages.collect(),
             case_types: Vec::new(),
             trigger,
             shapes: Vec::new(),
@@ -106,10 +106,10 @@ impl<'r> Vars<'r> {
         }
     }
     pub fn set(&mut self, slot: Slot, value: Datum) {
-        if let (Some(to), Some(place)) = (self.slots.get_mut(slot), self.places.get_mut(slot)) {
+        if let (Some(to), Some(storage)) = (self.slots.get_mut(slot), self.storages.get_mut(slot)) {
             *to = value;
             // Whoever assigns to a fact has it in its slot from then on.
-            *place = Place::Slot;
+            *storage = VariableStorage::Slot;
         }
     }
     /// Writes the slot alone: of a variable whose value is in its slot, or while an expression is evaluated.
@@ -148,19 +148,19 @@ impl<'r> Vars<'r> {
         is_set
     }
     pub fn set_record(&mut self, slot: Slot, row: Option<Row>) {
-        if let Some(place) = self.places.get_mut(slot) {
-            *place = Place::Record(row);
+        if let Some(storage) = self.storages.get_mut(slot) {
+            *storage = VariableStorage::Record(row);
         }
     }
     pub fn row(&self, slot: Slot) -> Option<&Row> {
-        match self.places.get(slot) {
-            Some(Place::Record(row)) => row.as_ref(),
+        match self.storages.get(slot) {
+            Some(VariableStorage::Record(row)) => row.as_ref(),
             _ => None,
         }
     }
     pub fn row_mut(&mut self, slot: Slot) -> Option<&mut Row> {
-        match self.places.get_mut(slot) {
-            Some(Place::Record(row)) => row.as_mut(),
+        match self.storages.get_mut(slot) {
+            Some(VariableStorage::Record(row)) => row.as_mut(),
             _ => None,
         }
     }
@@ -213,10 +213,12 @@ impl<'r> Vars<'r> {
     }
 
     pub fn get(&self, slot: Slot) -> Result<Datum> {
-        match self.places.get(slot) {
-            Some(Place::Slot) => return Ok(self.slots.get(slot).cloned().unwrap_or_default()),
-            Some(Place::Record(row)) => return Ok(row.as_ref().map_or(Datum::Null, Row::datum)),
-            Some(Place::Fact(fact)) => return Ok(self.trigger.map_or(Datum::Null, |event| fact_of(event, *fact))),
+        match self.storages.get(slot) {
+            Some(VariableStorage::Slot) => return Ok(self.slots.get(slot).cloned().unwrap_or_default()),
+            Some(VariableStorage::Record(row)) => return Ok(row.as_ref().map_or(Datum::Null, Row::datum)),
+            Some(VariableStorage::Fact(fact)) => {
+                return Ok(self.trigger.map_or(Datum::Null, |event| fact_of(event, *fact)));
+            }
             _ => {}
         }
         match self.variable(slot)? {
@@ -240,9 +242,9 @@ impl<'r> Vars<'r> {
     /// NULL of a scalar, or the value of a record's field; None: the variable is neither.
     #[inline(never)]
     fn null_or_field(&self, slot: Slot) -> Option<&Datum> {
-        match (self.places.get(slot)?, self.variable(slot)) {
-            (Place::Slot, _) => self.slots.get(slot),
-            (Place::Others, Ok(Variable::Field { record, name })) => {
+        match (self.storages.get(slot)?, self.variable(slot)) {
+            (VariableStorage::Slot, _) => self.slots.get(slot),
+            (VariableStorage::Others, Ok(Variable::Field { record, name })) => {
                 let row = self.row(*record)?;
                 row.fields.get(row.column(name)?)
             }
@@ -252,7 +254,7 @@ impl<'r> Vars<'r> {
 
     /// Those of an expression's variables whose values are to be put into their slots before it is evaluated.
     pub fn elsewhere<'v>(&self, variables: &'v [routine::Variable]) -> impl Iterator<Item = &'v routine::Variable> {
-        variables.iter().filter(|v| !matches!(self.places.get(v.number as usize), Some(Place::Slot)))
+        variables.iter().filter(|v| !matches!(self.storages.get(v.number as usize), Some(VariableStorage::Slot)))
     }
 
     pub fn scope(&self, place: NamespacePosition) -> Scope<'_, 'r> {

@@ -7,6 +7,7 @@
 
 use super::file::{HEAD_BYTES, STEP_BYTES, SpillCursor, SpillFile, SpillIo, append_record, lengths};
 use kilndb_base::Result;
+use kilndb_base::merge_heap::MergeHeap;
 use kilndb_types::Datum;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -222,67 +223,40 @@ enum MergeSource {
     Run { file: SpillFile, cursor: SpillCursor },
 }
 
-/// A source by its present record.
-#[derive(Clone, Copy)]
-struct HeapEntry {
-    prefix: u64,
-    source: u32,
+/// The key of a source's present record.
+fn present_key<'m>(source: &'m MergeSource, memory: &'m SortMemory) -> &'m [u8] {
+    match source {
+        MergeSource::Segment { next, .. } => memory.key(memory.entries[*next]),
+        MergeSource::Run { cursor, .. } => cursor.key(),
+    }
+}
+
+/// Of two sources whose records have the same prefix, does the record of `a` come first?
+fn comes_first(sources: &[MergeSource], memory: &SortMemory, a: u32, b: u32) -> bool {
+    // Of equal keys, the one that arrived first.
+    let arrival = |source: u32| match &sources[source as usize] {
+        MergeSource::Segment { next, .. } => {
+            let SortEntry { block, at, .. } = memory.entries[*next];
+            (block, at)
+        }
+        MergeSource::Run { .. } => (source, 0),
+    };
+    let key = |source: u32| present_key(&sources[source as usize], memory);
+    key(a).cmp(key(b)).then_with(|| arrival(a).cmp(&arrival(b))) == Ordering::Less
 }
 
 /// Merges several sorted sources into one.
 struct SortMerge {
     sources: Vec<MergeSource>,
-    /// A binary heap.
-    heap: Vec<HeapEntry>,
+    /// None: nothing has been read.
+    heap: Option<MergeHeap>,
     /// The bytes of keys before those in prefixes.
     skipped: usize,
-    started: bool,
 }
 
 impl SortMerge {
     fn new(sources: Vec<MergeSource>, skipped: usize) -> SortMerge {
-        SortMerge { heap: Vec::with_capacity(sources.len()), sources, skipped, started: false }
-    }
-
-    fn key<'m>(&'m self, source: u32, memory: &'m SortMemory) -> &'m [u8] {
-        match &self.sources[source as usize] {
-            MergeSource::Segment { next, .. } => memory.key(memory.entries[*next]),
-            MergeSource::Run { cursor, .. } => cursor.key(),
-        }
-    }
-    /// Of two sources with equal keys, the one with the smaller number came first.
-    fn arrival(&self, source: u32, memory: &SortMemory) -> (u32, u32) {
-        match &self.sources[source as usize] {
-            MergeSource::Segment { next, .. } => {
-                let SortEntry { block, at, .. } = memory.entries[*next];
-                (block, at)
-            }
-            MergeSource::Run { .. } => (source, 0),
-        }
-    }
-    #[inline]
-    fn is_less(&self, a: HeapEntry, b: HeapEntry, memory: &SortMemory) -> bool {
-        if a.prefix != b.prefix {
-            return a.prefix < b.prefix;
-        }
-        let keys = self.key(a.source, memory).cmp(self.key(b.source, memory));
-        keys.then_with(|| self.arrival(a.source, memory).cmp(&self.arrival(b.source, memory))) == Ordering::Less
-    }
-    fn sift_down(&mut self, mut at: usize, memory: &SortMemory) {
-        loop {
-            let (left, right) = (2 * at + 1, 2 * at + 2);
-            let mut least = at;
-            for child in [left, right] {
-                if child < self.heap.len() && self.is_less(self.heap[child], self.heap[least], memory) {
-                    least = child;
-                }
-            }
-            if least == at {
-                return;
-            }
-            self.heap.swap(at, least);
-            at = least;
-        }
+        SortMerge { sources, heap: None, skipped }
     }
     /// The prefix of a source's present record; None if it has none.
     fn note(&mut self, source: u32, memory: &SortMemory, io: SpillIo<'_>) -> Result<Option<u64>> {
@@ -293,32 +267,28 @@ impl SortMerge {
             }
         })
     }
+    fn first(&self) -> Option<u32> {
+        self.heap.as_ref().and_then(MergeHeap::first)
+    }
     /// Moves to the next record; false at the end.
     fn advance(&mut self, memory: &SortMemory, io: SpillIo<'_>) -> Result<bool> {
-        if !self.started {
-            self.started = true;
-            for source in 0..self.sources.len() as u32 {
-                if let Some(prefix) = self.note(source, memory, io)? {
-                    self.heap.push(HeapEntry { prefix, source });
-                }
-            }
-            for at in (0..self.heap.len() / 2).rev() {
-                self.sift_down(at, memory);
-            }
-        } else if let Some(&HeapEntry { source, .. }) = self.heap.first() {
+        if let Some(source) = self.first() {
             if let MergeSource::Segment { next, .. } = &mut self.sources[source as usize] {
                 *next += 1;
             }
-            match self.note(source, memory, io)? {
-                Some(prefix) => self.heap[0].prefix = prefix,
-                None => drop(self.heap.swap_remove(0)),
+            let prefix = self.note(source, memory, io)?;
+            if let Some(heap) = &mut self.heap {
+                heap.replace_first(prefix, |a, b| comes_first(&self.sources, memory, a, b));
             }
-            self.sift_down(0, memory);
+        } else if self.heap.is_none() {
+            let prefixes = (0..self.sources.len() as u32).map(|source| self.note(source, memory, io));
+            let prefixes = prefixes.collect::<Result<Vec<Option<u64>>>>()?;
+            self.heap = Some(MergeHeap::of(prefixes, |a, b| comes_first(&self.sources, memory, a, b)));
         }
-        Ok(!self.heap.is_empty())
+        Ok(self.first().is_some())
     }
     fn record<'m>(&'m self, memory: &'m SortMemory) -> &'m [u8] {
-        match self.heap.first().map(|top| &self.sources[top.source as usize]) {
+        match self.first().map(|source| &self.sources[source as usize]) {
             Some(MergeSource::Segment { next, .. }) => memory.record(memory.entries[*next]),
             Some(MergeSource::Run { cursor, .. }) => cursor.record(),
             None => &[],

@@ -11,7 +11,7 @@
 //!
 //! Must not know: what the rows are for.
 
-use super::{Fetched, RowBytes, RowOrBlock, ScanProgress, ScanSource};
+use super::{RowBytes, ScanProgress, ScanSource};
 use crate::columns::ColumnBatch;
 use crate::context::*;
 use crate::expr::Evaluate;
@@ -28,7 +28,7 @@ use kilndb_types::vector::{Rows, Vector};
 /// Fewer rows are judged one after the other.
 const VECTOR_ROWS_MIN: usize = 16;
 /// As many bytes of rows are read together at most, and those of one block more.
-const GATHERED_BYTES_MAX: usize = 1 << 18;
+pub(super) const GATHERED_BYTES_MAX: usize = 1 << 18;
 
 /// How far a column of the gathered rows is known.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -179,37 +179,6 @@ impl ScanProgress {
         self.tally.read += self.rows.rows.len() as u64;
         gathered.wanted = (gathered.wanted.max(16) * 4).min(BATCH_ROWS);
         Ok(!self.rows.rows.is_empty() || !self.is_read)
-    }
-
-    /// Reads more of the rows that indexes have found. False: there are no more.
-    fn gather_found(&mut self, source: ScanSource<'_>, cx: &mut ExecContext<'_>) -> Result<bool> {
-        let heap = self.heap(source.scan, source.leaf)?;
-        while self.rows.rows.len() < BATCH_ROWS && self.rows.bytes.len() < GATHERED_BYTES_MAX {
-            let Some(part) = self.found.get(self.found_read) else {
-                self.is_read = true;
-                break;
-            };
-            self.found_read += 1;
-            if self.found_read.is_multiple_of(256) {
-                cx.park.checkpoint()?;
-            }
-            match part {
-                RowOrBlock::Block(block) => {
-                    self.blocks.1 += 1;
-                    heap.append_block(block, &cx.snapshot, &mut self.rows)?;
-                    cx.park.step()?;
-                }
-                RowOrBlock::Row(rid) => {
-                    self.blocks.0 += u64::from(self.last_block.replace(rid.block) != Some(rid.block));
-                    self.bytes.clear();
-                    if let Fetched::Visible { .. } = heap.fetch(rid, &cx.snapshot, &mut self.bytes)? {
-                        self.rows.push(rid, &self.bytes);
-                    }
-                }
-            }
-        }
-        self.tally.fetched += self.rows.rows.len() as u64;
-        Ok(!self.rows.rows.is_empty())
     }
 
     /// Finds the rows that meet the filter, all at once. False: they have to be judged one after the other.

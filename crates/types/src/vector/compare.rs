@@ -1,7 +1,7 @@
 //! Comparisons of vectors.
 
-use super::bytes::{ByteColumn, BytesKind};
-use super::{IntegerKind, Rows, Vector, VectorValues};
+use super::bytes::ByteColumn;
+use super::{IntegerKind, Rows, Vector, VectorValues, texts};
 use crate::Datum;
 use crate::cast::without_blanks;
 use crate::datetime::calendar::USECS_PER_DAY;
@@ -184,17 +184,14 @@ fn byte_pairs(
     }
 }
 
-fn texts<'a>(args: &[&'a Vector]) -> Option<([&'a Vector; 2], [&'a ByteColumn; 2])> {
+fn both_texts<'a>(args: &[&'a Vector]) -> Option<([&'a Vector; 2], [&'a ByteColumn; 2])> {
     let [a, b] = *args else { return None };
-    match (&a.values, &b.values) {
-        (VectorValues::Bytes(BytesKind::Text, x), VectorValues::Bytes(BytesKind::Text, y)) => Some(([a, b], [x, y])),
-        _ => None,
-    }
+    Some(([a, b], [texts(a)?, texts(b)?]))
 }
 
 /// Compares texts as bytes: the functions of other collations are others.
 fn text_comparison<J: Judge>(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
-    let Some(([a, b], [x, y])) = texts(args) else { return false };
+    let Some(([a, b], [x, y])) = both_texts(args) else { return false };
     let found = out.start_bools(rows.positions());
     byte_pairs(rows, (a, b), (x, y), |row, x, y| found[row] = J::of(x, y));
     true
@@ -202,7 +199,7 @@ fn text_comparison<J: Judge>(rows: Rows<'_>, args: &[&Vector], out: &mut Vector)
 
 /// Compares values of character(n), whose blanks at the end do not count.
 fn padded_comparison<J: Judge>(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
-    let Some(([a, b], [x, y])) = texts(args) else { return false };
+    let Some(([a, b], [x, y])) = both_texts(args) else { return false };
     let found = out.start_bools(rows.positions());
     byte_pairs(rows, (a, b), (x, y), |row, x, y| found[row] = J::of(without_blanks(x), without_blanks(y)));
     true

@@ -1,6 +1,6 @@
 //! Casts through the text form of values, in vectors.
 
-use super::text::ShortTexts;
+use super::text::{ShortTexts, put_integers};
 use super::{IntegerKind, Rows, Vector, VectorFn, VectorValues, text_change};
 use crate::Datum;
 use crate::datetime::iso;
@@ -33,15 +33,10 @@ fn integers(kind: IntegerKind, rows: Rows<'_>, args: &[&Vector], out: &mut Vecto
         IntegerKind::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
         _ => (i64::MIN, i64::MAX),
     };
-    let found = out.start_integers(kind, rows.positions());
-    rows.all(|row| {
-        let value = text.text(row).and_then(|text| match int::parse_plain(text) {
+    put_integers(kind, rows, out, |row| {
+        text.text(row).and_then(|text| match int::parse_plain(text) {
             Some(value) => Some(value).filter(|value| (min..=max).contains(value)),
             None => int::parse(text, "", i128::from(min), i128::from(max)).ok().map(|value| value as i64),
-        });
-        value.is_some_and(|value| {
-            found[row] = value;
-            true
         })
     })
 }
@@ -55,31 +50,29 @@ fn int8_of_text(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
     integers(IntegerKind::Int8, rows, args, out)
 }
 
-/// Numerics that all have the same number of decimals become words; others stay values.
-fn numeric_of_text(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
-    let [text] = *args else { return false };
-    let Some(text) = ShortTexts::of(rows, text) else { return false };
+/// Gives each row the numeric that `f` finds; false as soon as there is none. Numerics that all have the same number of
+/// decimals become words; others stay values.
+fn put_numerics(rows: Rows<'_>, out: &mut Vector, f: impl Fn(usize) -> Option<Numeric>) -> bool {
     out.start(rows.positions());
     rows.all(|row| {
-        let number = text.text(row).and_then(|text| Numeric::parse(text).ok());
-        number.is_some_and(|number| {
+        f(row).is_some_and(|number| {
             out.put(row, Datum::Numeric(number));
             true
         })
     })
+}
+fn numeric_of_text(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
+    let [text] = *args else { return false };
+    let Some(text) = ShortTexts::of(rows, text) else { return false };
+    put_numerics(rows, out, |row| text.text(row).and_then(|text| Numeric::parse(text).ok()))
 }
 
 /// A modifier applied to numerics, which all get the decimals that it says. What does not fit is an error of the cast's.
 pub fn apply_typmod(type_oid: Oid, typmod: i32, rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
     let [arg] = *args else { return false };
     let (NUMERIC, VectorValues::Decimals(decimals, words)) = (type_oid, &arg.values) else { return false };
-    out.start(rows.positions());
-    rows.all(|row| {
-        let number = Numeric::Short(ShortNumeric::at(words[arg.at(row)], *decimals));
-        number.apply_typmod(typmod).is_ok_and(|number| {
-            out.put(row, Datum::Numeric(number));
-            true
-        })
+    put_numerics(rows, out, |row| {
+        Numeric::Short(ShortNumeric::at(words[arg.at(row)], *decimals)).apply_typmod(typmod).ok()
     })
 }
 
@@ -106,13 +99,7 @@ fn moments(
 ) -> bool {
     let [text] = *args else { return false };
     let Some(text) = ShortTexts::of(rows, text) else { return false };
-    let found = out.start_integers(kind, rows.positions());
-    rows.all(|row| {
-        text.text(row).and_then(&read).is_some_and(|value| {
-            found[row] = value;
-            true
-        })
-    })
+    put_integers(kind, rows, out, |row| text.text(row).and_then(&read))
 }
 fn date_of_text(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
     moments(IntegerKind::Date, |text| iso::date(text).map(i64::from), rows, args, out)

@@ -16,10 +16,6 @@ pub(crate) fn texts(v: &Vector) -> Option<&ByteColumn> {
     }
 }
 
-fn are_short(rows: Rows<'_>, v: &Vector, column: &ByteColumn) -> bool {
-    rows.all(|row| column.get(v.at(row)).len() <= BYTES_MAX)
-}
-
 /// The texts of an argument, none of which is long.
 #[derive(Clone, Copy)]
 pub(super) struct ShortTexts<'v> {
@@ -30,7 +26,8 @@ pub(super) struct ShortTexts<'v> {
 impl<'v> ShortTexts<'v> {
     pub fn of(rows: Rows<'_>, vector: &'v Vector) -> Option<ShortTexts<'v>> {
         let column = texts(vector)?;
-        are_short(rows, vector, column).then_some(ShortTexts { vector, column })
+        let are_short = rows.all(|row| column.get(vector.at(row)).len() <= BYTES_MAX);
+        are_short.then_some(ShortTexts { vector, column })
     }
     #[inline]
     pub fn get(self, row: usize) -> &'v [u8] {
@@ -89,10 +86,15 @@ pub(super) fn put_texts<'v>(rows: Rows<'_>, out: &mut Vector, mut part: impl FnM
     rows.all(|row| part(row).is_some_and(|bytes| found.put(row, bytes)))
 }
 
-/// Gives each row the number that `f` finds; false as soon as there is none.
+/// Gives each row the number of a kind that `f` finds; false as soon as there is none.
 #[inline]
-pub(super) fn put_int4(rows: Rows<'_>, out: &mut Vector, mut f: impl FnMut(usize) -> Option<i64>) -> bool {
-    let found = out.start_integers(IntegerKind::Int4, rows.positions());
+pub(super) fn put_integers(
+    kind: IntegerKind,
+    rows: Rows<'_>,
+    out: &mut Vector,
+    mut f: impl FnMut(usize) -> Option<i64>,
+) -> bool {
+    let found = out.start_integers(kind, rows.positions());
     rows.all(|row| {
         f(row).is_some_and(|number| {
             found[row] = number;
@@ -143,13 +145,10 @@ impl<'p> SimplePattern<'p> {
 
 fn like_is(wanted: bool, rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
     let [text, pattern] = *args else { return false };
-    let (Some(x), Some(p)) = (texts(text), texts(pattern)) else { return false };
-    if !pattern.is_constant() || !are_short(rows, text, x) {
-        return false;
-    }
-    let Some(pattern) = SimplePattern::of(p.get(0)) else { return false };
+    let (Some(text), Some(pattern)) = (ShortTexts::of(rows, text), ShortTexts::of(rows, pattern)) else { return false };
+    let Some(pattern) = pattern.constant().and_then(SimplePattern::of) else { return false };
     let found = out.start_bools(rows.positions());
-    rows.each(|row| found[row] = pattern.matches(x.get(text.at(row))) == wanted);
+    rows.each(|row| found[row] = pattern.matches(text.get(row)) == wanted);
     true
 }
 pub(super) fn like(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
@@ -157,21 +156,6 @@ pub(super) fn like(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
 }
 pub(super) fn not_like(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
     like_is(false, rows, args, out)
-}
-
-pub(super) fn concatenate(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
-    let [a, b] = *args else { return false };
-    let (Some(x), Some(y)) = (texts(a), texts(b)) else { return false };
-    if !are_short(rows, a, x) || !are_short(rows, b, y) {
-        return false;
-    }
-    let found = out.start_bytes(BytesKind::Text, rows.positions());
-    rows.all(|row| {
-        found.put_with(row, |bytes| {
-            bytes.extend_from_slice(x.get(a.at(row)));
-            bytes.extend_from_slice(y.get(b.at(row)));
-        })
-    })
 }
 
 /// The number of characters: of bytes that do not continue one.
@@ -186,7 +170,7 @@ macro_rules! counts {
             let [text] = *args else { return false };
             let Some(text) = ShortTexts::of(rows, text) else { return false };
             let count: fn(&[u8]) -> i64 = $count;
-            put_int4(rows, out, |row| Some(count(text.get(row))))
+            put_integers(IntegerKind::Int4, rows, out, |row| Some(count(text.get(row))))
         }
     )* };
 }

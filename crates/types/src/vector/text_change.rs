@@ -1,6 +1,6 @@
 //! Texts made of other texts, in vectors: cases of letters, replacing, padding, searching, and numbers beside texts.
 
-use super::text::{BYTES_MAX, ShortTexts, Words, put_int4, put_texts, write_texts};
+use super::text::{BYTES_MAX, ShortTexts, Words, put_integers, put_texts, write_texts};
 use super::{BytesKind, IntegerKind, Rows, Vector, VectorValues, text_of};
 use crate::functions::string;
 use crate::io::int::write_i64;
@@ -79,7 +79,7 @@ pub(super) fn position(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bo
     let [text, wanted] = *args else { return false };
     let (Some(text), Some(wanted)) = (ShortTexts::of(rows, text), ShortTexts::of(rows, wanted)) else { return false };
     let wanted = Searched::of(wanted);
-    put_int4(rows, out, |row| {
+    put_integers(IntegerKind::Int4, rows, out, |row| {
         let bytes = text.get(row);
         let found = wanted.with(row, |finder| finder.find(bytes));
         Some(found.map_or(0, |at| super::text::characters(&bytes[..at]) + 1))
@@ -218,7 +218,7 @@ pub(super) fn md5(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
 pub(super) fn ascii(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
     let [text] = *args else { return false };
     let Some(text) = ShortTexts::of(rows, text) else { return false };
-    put_int4(rows, out, |row| match text.get(row) {
+    put_integers(IntegerKind::Int4, rows, out, |row| match text.get(row) {
         [] => Some(0),
         [first, ..] if first.is_ascii() => Some(i64::from(*first)),
         bytes => text_of(bytes).ok()?.chars().next().map(|c| i64::from(u32::from(c))),
@@ -270,8 +270,8 @@ impl<'v> Shown<'v> {
     }
 }
 
-/// `text || value` and `value || text`.
-pub(super) fn concatenate_any(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
+/// `text || text`, and of a text with another value.
+pub(super) fn concatenate(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
     let [a, b] = *args else { return false };
     let (Some(a), Some(b)) = (Shown::of(rows, a), Shown::of(rows, b)) else { return false };
     write_texts(rows, out, |row, bytes| {
