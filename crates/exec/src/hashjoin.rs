@@ -140,32 +140,28 @@ impl HashJoinState {
     /// Reads the build side; if it does not fit, partitions both.
     fn start(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
-        self.start_with(&node, &mut |_| Ok(false), rt, cx)
-    }
-
-    /// As [`HashJoinState::start`], with rows of the build side that were read before: `before` gives one after the
-    /// other.
-    fn start_with(
-        &mut self,
-        node: &PlanNode,
-        before: &mut dyn FnMut(&mut Vec<Datum>) -> Result<bool>,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        let Op::HashJoin { build, kind, .. } = &node.op else { return Ok(()) };
+        let Op::HashJoin { build, .. } = &node.op else { return Ok(()) };
         self.table = HashTable::new(build.width);
-        let mut parts: Option<SpillPartitions> = None;
-        let mut row = Vec::new();
-        while before(&mut row)? {
-            self.add_build_row(node, &mut row, &mut parts, rt, cx)?;
-        }
+        let mut parts = None;
         let mut b = Batch::new(build.width);
         while self.build.fill(&mut b, rt, cx)? {
             for i in 0..b.rows {
                 let row = &mut b.data[i * build.width..(i + 1) * build.width];
-                self.add_build_row(node, row, &mut parts, rt, cx)?;
+                self.add_build_row(&node, row, &mut parts, rt, cx)?;
             }
         }
+        self.finish_build(&node, parts, rt, cx)
+    }
+
+    /// Has read the build side, of which `parts` has the rows if they did not fit: goes on with the probe side.
+    fn finish_build(
+        &mut self,
+        node: &PlanNode,
+        parts: Option<SpillPartitions>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let Op::HashJoin { kind, .. } = &node.op else { return Ok(()) };
         self.peak_bytes = self.peak_bytes.max(self.table.bytes);
         self.started = true;
         self.batches = 1;
@@ -331,6 +327,8 @@ impl HashJoinState {
         if !self.started {
             self.start(rt, cx)?;
         }
+        // Rows would be missing that have been read as columns.
+        assert!(self.columns.is_none(), "a join that has begun to hand on columns hands on no rows");
         let node = self.node.clone();
         match &node.op {
             Op::HashJoin { keeps_order: true, .. } if self.spilled => self.next_in_order(out, rt, cx),

@@ -13,7 +13,7 @@ use super::{HashJoinState, keeps_table, keeps_unmatched, needs_probe};
 use crate::columns::{ColumnBatch, ColumnInput, row_of};
 use crate::context::*;
 use crate::expr::Evaluate;
-use crate::hash_table::NONE;
+use crate::hash_table::{HashTable, NONE};
 use crate::key_index::{KeyBatch, KeyIndex, entry_bytes};
 use crate::state::NodeState;
 use crate::vector_program::ProgramState;
@@ -383,7 +383,7 @@ impl HashJoinState {
         self.peak_bytes = table.bytes();
         if is_full {
             state.goes_by_rows = true;
-            self.go_on_with_rows(node, table, &of_build, rt, cx)?;
+            self.go_on_with_rows(node, table, (&mut input, &of_build), rt, cx)?;
         } else {
             if keeps_table(*kind) {
                 state.matched = vec![false; table.count()];
@@ -394,25 +394,31 @@ impl HashJoinState {
         Ok(())
     }
 
-    /// Moves the table to the partitions of a join of rows.
+    /// Goes on as a join of rows, with those of the table and those that the build side still has: they come as columns, as
+    /// the ones before.
     fn go_on_with_rows(
         &mut self,
         node: &Arc<PlanNode>,
         table: ColumnTable,
-        of_build: &[bool],
+        (input, of_build): (&mut ColumnInput, &[bool]),
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let mut read = 0;
-        let mut before = |row: &mut Vec<Datum>| {
-            if read == table.count() {
-                return Ok(false);
-            }
-            row_of(&table.columns, of_build, read, row)?;
-            read += 1;
-            Ok(true)
-        };
-        self.start_with(node, &mut before, rt, cx)
+        self.table = HashTable::new(of_build.len());
+        let (mut parts, mut row) = (None, Vec::new());
+        for at in 0..table.count() {
+            row_of(&table.columns, of_build, at, &mut row)?;
+            self.add_build_row(node, &mut row, &mut parts, rt, cx)?;
+        }
+        drop(table);
+        while input.fill(&mut self.build, of_build, rt, cx)? {
+            let (columns, rows) = input.batch.parts();
+            rows.try_each(|position| {
+                row_of(columns, of_build, position, &mut row)?;
+                self.add_build_row(node, &mut row, &mut parts, rt, cx)
+            })?;
+        }
+        self.finish_build(node, parts, rt, cx)
     }
 
     /// Lists the next pairs that belong to the result. False: the probe side is at its end.
