@@ -283,6 +283,7 @@ impl Expr {
                 | ExprKind::BoolTest { .. }
                 | ExprKind::Case { .. }
                 | ExprKind::CaseArg
+                | ExprKind::Array { .. }
                 | ExprKind::Coalesce(_)
                 | ExprKind::MinMax { .. }
                 | ExprKind::Collate { .. } => true,
@@ -596,4 +597,10 @@ fn has_plain_values(type_oid: Oid) -> bool {
     use kilndb_types::oids::*;
     kilndb_types::context::is_self_contained(type_oid)
         || matches!(type_oid, DATE | TIME | TIMESTAMP | TIMESTAMPTZ | INTERVAL)
+        // What IN lists and arrays that are parameters mostly consist of.
+        || matches!(
+            type_oid,
+            BOOL_ARRAY | INT2_ARRAY | INT4_ARRAY | INT8_ARRAY | FLOAT8_ARRAY | NUMERIC_ARRAY | TEXT_ARRAY | VARCHAR_ARRAY
+        )
+        || matches!(type_oid, BPCHAR_ARRAY | UUID_ARRAY | DATE_ARRAY | TIMESTAMP_ARRAY | TIMESTAMPTZ_ARRAY)
 }

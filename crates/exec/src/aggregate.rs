@@ -1,41 +1,28 @@
 //! Grouping and aggregates.
 //!
-//! With hashing, groups that do not fit the budget wait: their rows go to partitions, which become inputs of their own
-//! after the table has been given out. With sorted input there is one group at a time.
+//! With hashing, what does not fit the budget goes to partitions by the hash of the groups' keys, which become inputs of their own
+//! at the end. If most rows that have come belong to a group that had others, the groups themselves go there, with what has been
+//! gathered of them; if most rows have a group for themselves, the rows of new groups wait there (docs/decisions/0064). With
+//! sorted input there is one group at a time.
+//!
+//! Invariant: once groups have gone to partitions, none is given out that is not read from there.
 
 mod arguments;
 mod columns;
+mod groups;
 
-use self::arguments::AggregateArguments;
 use self::columns::ColumnScratch;
+use self::groups::GroupTable;
 use super::context::*;
 use super::expr::Evaluate;
 use super::hash::budget_of_reader;
-use super::key_index::{KeyIndex, entry_bytes};
 use super::state::{NodeState, UnaryInput};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Oid, Result};
 use kilndb_plan::expression::CExpr;
-use kilndb_plan::node::COUNT_ANY;
 use kilndb_plan::{AggSpec, Op, PlanNode};
-use kilndb_spill::{SpillCursor, SpillFile, SpillPartitions, row_bytes};
-use kilndb_types::aggregates::Accumulator;
+use kilndb_spill::{SpillCursor, SpillFile, SpillPartitions};
 use kilndb_types::{Datum, key, row};
 use std::sync::Arc;
-
-/// One aggregate of one group.
-struct GroupAggregate {
-    acc: Option<Box<dyn Accumulator>>,
-    /// The arguments of an aggregate with DISTINCT or ORDER BY are kept until the group's end.
-    kept: Option<Box<AggregateArguments>>,
-    /// The number of rows, for count(*) and its kin, which need no accumulator.
-    count: i64,
-}
-
-struct AggregateGroup {
-    values: Vec<Datum>,
-    set: usize,
-    slots: Vec<GroupAggregate>,
-}
 
 #[derive(Clone, Copy, PartialEq)]
 enum AggregatePhase {
@@ -44,25 +31,42 @@ enum AggregatePhase {
     Done,
 }
 
+/// One of the partitions that what did not fit has gone to.
+struct WaitingPartition {
+    /// Groups with what had been gathered of them, those that left first in the first file.
+    groups: Vec<SpillFile>,
+    /// Rows, with the keys of their groups.
+    rows: Option<SpillFile>,
+    level: u32,
+}
+
 pub(crate) struct AggregateState {
     pub unary: UnaryInput,
-    groups: Vec<AggregateGroup>,
-    table: KeyIndex,
-    used_bytes: usize,
+    table: GroupTable,
     phase: AggregatePhase,
     next: usize,
     level: u32,
-    overflow: Option<SpillPartitions>,
-    pending: Vec<(SpillFile, u32)>,
+    /// Where rows wait that had no room for their groups.
+    waiting_rows: Option<SpillPartitions>,
+    /// Where groups have gone.
+    left_groups: Option<SpillPartitions>,
+    /// Where groups of other threads have gone, by partition.
+    others_groups: Vec<Vec<SpillFile>>,
+    pending: Vec<WaitingPartition>,
     /// The partition that is being read in place of the input.
-    reading: Option<SpillFile>,
-    /// The group that is being gathered, if the input is sorted.
-    current: Option<(Vec<u8>, AggregateGroup)>,
+    reading: Option<WaitingPartition>,
+    /// Rows that have come since groups have left.
+    rows_taken: u64,
+    /// There is no more room, and the groups are to leave.
+    is_full: bool,
+    /// The key of the group that is being gathered, if the input is sorted.
+    current: Option<Vec<u8>>,
     input_done: bool,
     batches: u64,
     peak_bytes: usize,
     disk_bytes: u64,
-    /// Set while several threads aggregate parts of the table: a group that does not fit ends this thread's part.
+    /// Set while several threads aggregate parts of the table: a group that does not fit ends this thread's part, unless
+    /// groups can leave.
     is_part: bool,
     /// Kept from one batch of columns to the next, once there has been one.
     columns: Option<Box<ColumnScratch>>,
@@ -77,13 +81,12 @@ struct RowScratch {
 }
 
 const COUNT_STAR: Oid = 2803;
-/// The bytes that one aggregate of a group takes, its accumulator included (as long as that does not grow).
-const SLOT_BYTES: usize = size_of::<GroupAggregate>() + 96;
+/// Groups leave when there is no more room if there have been so many rows of each; with fewer, rows wait.
+const ROWS_OF_GROUP_MIN: u64 = 2;
 
 /// Can the groups of two threads be combined into one result?
 pub fn has_parts(a: &AggSpec) -> bool {
-    let counts = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
-    !a.keeps_arguments() && (counts || a.make.is_some_and(|make| make(&a.arg_types).partial().is_some()))
+    !a.keeps_arguments() && a.make.is_some_and(|make| make(&a.arg_types).partial().is_some())
 }
 
 /// Is count(*) without FILTER the only aggregate, and nothing grouped?
@@ -94,31 +97,21 @@ pub(crate) fn counts_whole_table(op: &Op) -> bool {
     all_rows && groups.is_empty() && !aggs.is_empty() && aggs.iter().all(|a| a.oid == COUNT_STAR && a.filter.is_none())
 }
 
-fn new_slot(a: &AggSpec, budget: usize) -> Result<GroupAggregate> {
-    let plain_count = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
-    let acc = if plain_count {
-        None
-    } else {
-        let make = a.make.ok_or_else(|| Error::unsupported(format!("aggregate {} is not supported", a.name)))?;
-        Some(make(&a.arg_types))
-    };
-    let kept = (a.keeps_arguments() && a.oid != COUNT_STAR).then(|| Box::new(AggregateArguments::new(a, budget)));
-    Ok(GroupAggregate { acc, kept, count: 0 })
-}
-
 impl AggregateState {
     pub fn new(unary: UnaryInput) -> AggregateState {
         AggregateState {
             unary,
-            groups: Vec::new(),
-            table: KeyIndex::default(),
-            used_bytes: 0,
+            table: GroupTable::default(),
             phase: AggregatePhase::Collect,
             next: 0,
             level: 0,
-            overflow: None,
+            waiting_rows: None,
+            left_groups: None,
+            others_groups: Vec::new(),
             pending: Vec::new(),
             reading: None,
+            rows_taken: 0,
+            is_full: false,
             current: None,
             input_done: false,
             batches: 0,
@@ -131,22 +124,22 @@ impl AggregateState {
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         (self.batches, self.peak_bytes, self.disk_bytes) = (0, 0, 0);
-        self.groups.clear();
         self.table.clear();
-        self.used_bytes = 0;
         self.phase = AggregatePhase::Collect;
         self.next = 0;
         self.level = 0;
-        self.overflow = None;
+        (self.waiting_rows, self.left_groups) = (None, None);
+        self.others_groups.clear();
         self.pending.clear();
         self.reading = None;
+        (self.rows_taken, self.is_full) = (0, false);
         self.current = None;
         self.input_done = false;
     }
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
-        let Op::Aggregate { sets, groupings, sorted, groups, .. } = &node.op else { return Ok(()) };
+        let Op::Aggregate { sets, groupings, sorted, groups, aggs, .. } = &node.op else { return Ok(()) };
         if *sorted {
             return self.next_sorted(out, rt, cx);
         }
@@ -155,35 +148,35 @@ impl AggregateState {
                 AggregatePhase::Done => return Ok(()),
                 AggregatePhase::Collect => {
                     match self.reading.take() {
-                        Some(file) => self.collect_partition(&file, rt, cx)?,
+                        Some(partition) => self.collect_partition(&partition, rt, cx)?,
                         None => {
                             self.begin(cx)?;
                             match super::parts::count_partitions(self, rt, cx)? {
-                                Some(rows) => self
-                                    .groups
-                                    .iter_mut()
-                                    .flat_map(|g| &mut g.slots)
-                                    .for_each(|slot| slot.count += rows),
+                                Some(rows) => self.table.count_rows(0, rows, cx)?,
                                 None => {
                                     super::parts::aggregate(self, rt, cx)?;
                                     self.collect(rt, cx)?;
                                 }
                             }
+                            if self.left_groups.is_some() {
+                                self.leave(cx)?;
+                            }
                         }
                     }
-                    self.peak_bytes = self.peak_bytes.max(self.used_bytes);
+                    self.peak_bytes = self.peak_bytes.max(self.table.used_bytes());
                     self.batches += 1;
                     self.phase = AggregatePhase::Emit;
                 }
                 AggregatePhase::Emit => {
-                    while !out.full() {
-                        let Some(g) = self.groups.get_mut(self.next) else { break };
+                    while !out.full() && self.next < self.table.len() {
+                        let group = self.next;
                         self.next += 1;
-                        emit(&node.op, g, out, cx)?;
+                        self.table.finish(aggs, group, &mut out.data, cx)?;
+                        let of_group = sets.as_ref().and_then(|sets| sets.get(self.table.set_of(group)));
                         for list in groupings {
                             let mut bits = 0i32;
                             for c in list {
-                                let grouped = sets.as_ref().is_none_or(|s| s.get(g.set).is_some_and(|s| s.contains(c)));
+                                let grouped = of_group.is_none_or(|set| set.contains(c));
                                 bits = (bits << 1) | i32::from(!grouped);
                             }
                             out.data.push(Datum::Int4(bits));
@@ -209,21 +202,31 @@ impl AggregateState {
 
     /// The next partition that waits, if any.
     fn next_input(&mut self, cx: &ExecContext<'_>) -> Result<()> {
-        if let Some(overflow) = self.overflow.take() {
-            let files = overflow.finish(cx.io())?;
-            self.disk_bytes += files.iter().map(SpillFile::disk_bytes).sum::<u64>();
-            self.pending.extend(files.into_iter().filter(|f| f.records > 0).map(|f| (f, self.level + 1)));
+        let rows = self.waiting_rows.take().map(|rows| rows.finish(cx.io())).transpose()?.unwrap_or_default();
+        let groups = self.left_groups.take().map(|groups| groups.finish(cx.io())).transpose()?.unwrap_or_default();
+        let others = std::mem::take(&mut self.others_groups);
+        let level = self.level + 1;
+        let (mut rows, mut groups, mut others) = (rows.into_iter(), groups.into_iter(), others.into_iter());
+        loop {
+            let (rows, group, others) = (rows.next(), groups.next(), others.next());
+            if rows.is_none() && group.is_none() && others.is_none() {
+                break;
+            }
+            let groups: Vec<SpillFile> = group.into_iter().chain(others.into_iter().flatten()).collect();
+            let files = || rows.iter().chain(&groups);
+            self.disk_bytes += files().map(SpillFile::disk_bytes).sum::<u64>();
+            if files().any(|file| file.records > 0) {
+                self.pending.push(WaitingPartition { groups, rows, level });
+            }
         }
-        self.groups.clear();
+        self.table.clear();
         self.next = 0;
-        let Some((file, level)) = self.pending.pop() else {
+        let Some(partition) = self.pending.pop() else {
             self.phase = AggregatePhase::Done;
             return Ok(());
         };
-        self.table = KeyIndex::default();
-        self.used_bytes = 0;
-        self.level = level;
-        self.reading = Some(file);
+        self.level = partition.level;
+        self.reading = Some(partition);
         self.phase = AggregatePhase::Collect;
         Ok(())
     }
@@ -237,36 +240,36 @@ impl AggregateState {
         values: Vec<Datum>,
         cx: &ExecContext<'_>,
     ) -> Result<Option<usize>> {
-        let bytes = entry_bytes(key.len()) + size_of::<AggregateGroup>() + row_bytes(&values) + aggs.len() * SLOT_BYTES;
-        if self.used_bytes + bytes > cx.hash_mem_bytes && !self.groups.is_empty() {
-            if !self.is_part {
+        if !self.is_full && !self.table.has_room(key, &values, cx.hash_mem_bytes) {
+            let groups_leave = self.rows_taken >= ROWS_OF_GROUP_MIN * self.table.len() as u64;
+            if self.level == 0 && groups_leave && self.table.can_leave() {
+                // Groups of the batch at hand have been looked up already: they leave after that.
+                self.is_full = true;
+            } else if self.is_part {
+                // No other thread reads the block that this one has begun: it is read to its end.
+                self.unary.input.end_with_block(true);
+            } else {
                 return Ok(None);
             }
-            // No other thread reads the block that this one has begun: it is read to its end.
-            self.unary.input.end_with_block(true);
         }
-        self.used_bytes += bytes;
-        self.insert_group(aggs, key, set, values, cx.work_mem_bytes)?;
-        Ok(Some(self.groups.len() - 1))
+        Ok(Some(self.table.push(aggs, key, set, values, cx.work_mem_bytes)))
     }
-    fn insert_group(
-        &mut self,
-        aggs: &[AggSpec],
-        key: &[u8],
-        set: usize,
-        values: Vec<Datum>,
-        sort_bytes: usize,
-    ) -> Result<()> {
-        let slots = aggs.iter().map(|a| new_slot(a, sort_bytes)).collect::<Result<Vec<_>>>()?;
-        self.table.insert(key, self.groups.len() as u32);
-        self.groups.push(AggregateGroup { values, set, slots });
-        Ok(())
+    /// To be called when no group's number is known any more: lets the groups leave if they must.
+    fn make_room(&mut self, cx: &ExecContext<'_>) -> Result<()> {
+        if self.is_full { self.leave(cx) } else { Ok(()) }
+    }
+    fn leave(&mut self, cx: &ExecContext<'_>) -> Result<()> {
+        self.peak_bytes = self.peak_bytes.max(self.table.used_bytes());
+        (self.is_full, self.rows_taken) = (false, 0);
+        let partitions = self.left_groups.get_or_insert_with(|| SpillPartitions::new(self.level, cx.hash_mem_bytes));
+        self.table.leave(partitions, cx)
     }
 
     /// Without GROUP BY there is one group even if there are no rows.
     fn begin(&mut self, cx: &ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { groups, sets, aggs, .. } = &node.op else { return Ok(()) };
+        self.table = GroupTable::new(aggs, groups.len(), sets.is_some())?;
         let empty = |s: &Vec<usize>| s.is_empty();
         let without: Vec<usize> = match sets {
             Some(sets) => sets.iter().enumerate().filter(|(_, s)| empty(s)).map(|(n, _)| n).collect(),
@@ -274,7 +277,8 @@ impl AggregateState {
             None => Vec::new(),
         };
         for n in without {
-            self.insert_group(aggs, &[n as u8, (n >> 8) as u8], n, vec![Datum::Null; groups.len()], cx.work_mem_bytes)?;
+            let key = [n as u8, (n >> 8) as u8];
+            self.table.push(aggs, &key, n, vec![Datum::Null; groups.len()], cx.work_mem_bytes);
         }
         Ok(())
     }
@@ -302,26 +306,22 @@ impl AggregateState {
     }
 
     /// Adds the groups of another thread's part to those of this one.
-    pub fn absorb(&mut self, other: AggregateState, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn absorb(&mut self, mut other: AggregateState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { aggs, .. } = &node.op else { return Ok(()) };
-        self.used_bytes += other.used_bytes;
-        let mut groups: Vec<Option<AggregateGroup>> = other.groups.into_iter().map(Some).collect();
-        self.table.reserve(&other.table);
-        let mut count = 0;
-        other.table.try_each(|key, number| {
-            count += 1;
-            if count % BATCH_ROWS == 0 {
-                cx.park.checkpoint()?;
-            }
-            let Some(group) = groups.get_mut(number as usize).and_then(Option::take) else { return Ok(()) };
-            let Some(mine) = self.table.get(key).and_then(|n| self.groups.get_mut(n as usize)) else {
-                self.table.insert(key, self.groups.len() as u32);
-                self.groups.push(group);
-                return Ok(());
-            };
-            mine.absorb(group, aggs, cx)
-        })
+        if let Some(left) = other.left_groups.take() {
+            let files = left.finish(cx.io())?;
+            self.others_groups.resize_with(files.len(), Vec::new);
+            self.others_groups.iter_mut().zip(files).for_each(|(of_partition, file)| of_partition.push(file));
+            // None of this thread's groups may be given out without what the files have of it.
+            self.leave(cx)?;
+        }
+        self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
+        if self.left_groups.is_some() {
+            let partitions = self.left_groups.get_or_insert_with(|| SpillPartitions::new(0, cx.hash_mem_bytes));
+            return other.table.leave(partitions, cx);
+        }
+        self.table.absorb(other.table, aggs, cx)
     }
 
     /// Reads the input itself, not one of its partitions.
@@ -337,6 +337,7 @@ impl AggregateState {
                 self.take_row(&node.op, buffer.row(i), &mut scratch, rt, cx)?;
             }
             self.unary.buffer = buffer;
+            self.make_room(cx)?;
         }
         Ok(())
     }
@@ -353,9 +354,7 @@ impl AggregateState {
         let Op::Aggregate { groups, types, sets, aggs, .. } = op else { return Ok(()) };
         let RowScratch { key: k, values, args } = scratch;
         if groups.is_empty() && sets.as_ref().is_none_or(|sets| sets.len() == 1) {
-            let kept_bytes = add_all(aggs, &mut self.groups[0].slots, row, args, rt, cx)?;
-            self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
-            return Ok(());
+            return self.table.add_row(aggs, 0, row, args, rt, cx);
         }
         eval_groups(groups, row, values, rt, cx)?;
         for n in 0..sets.as_ref().map_or(1, Vec::len) {
@@ -366,18 +365,16 @@ impl AggregateState {
                 Some(set) => set.iter().try_for_each(|c| key::hash_equal_key(types[*c], &values[*c], k))?,
                 None => types.iter().zip(&*values).try_for_each(|(ty, value)| key::hash_equal_key(*ty, value, k))?,
             }
+            self.rows_taken += 1;
             let number = match self.table.get(k.as_slice()) {
-                Some(g) => Some(g as usize),
+                Some(g) => Some(g),
                 None => {
                     let of_group = set.map_or_else(|| values.clone(), |set| of_set(values, set));
                     self.add_group(aggs, k, n, of_group, cx)?
                 }
             };
             match number {
-                Some(g) => {
-                    let kept_bytes = add_all(aggs, &mut self.groups[g].slots, row, args, rt, cx)?;
-                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
-                }
+                Some(g) => self.table.add_row(aggs, g, row, args, rt, cx)?,
                 None => match self.column_program(&self.unary.node).map(|program| &program.is_used) {
                     Some(is_used) => {
                         let used = row.iter().zip(is_used).filter(|(_, is_used)| **is_used);
@@ -394,7 +391,7 @@ impl AggregateState {
     /// Puts a row into the partition of its key. Of its columns only those that somebody uses are there.
     fn put_off(&mut self, key: &[u8], used: &[Datum], cx: &ExecContext<'_>) -> Result<()> {
         let (level, budget) = (self.level, cx.hash_mem_bytes);
-        self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget)).push(key, used, cx.io())
+        self.waiting_rows.get_or_insert_with(|| SpillPartitions::new(level, budget)).push(key, used, cx.io())
     }
     /// Reads a row that was put off: NULL stands for the columns that nobody uses.
     fn read_put_off(bytes: &[u8], is_used: Option<&[bool]>, width: usize, row: &mut Vec<Datum>) -> Result<()> {
@@ -409,9 +406,54 @@ impl AggregateState {
         Ok(())
     }
 
-    /// Reads rows that had to wait in a partition. Their keys, which begin with the number of the grouping set, are
-    /// stored with them.
-    fn collect_partition(&mut self, file: &SpillFile, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+    /// Reads what had to wait in a partition: groups that had left, and rows after them.
+    fn collect_partition(
+        &mut self,
+        partition: &WaitingPartition,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        for file in &partition.groups {
+            self.collect_left(file, cx)?;
+        }
+        partition.rows.as_ref().map_or(Ok(()), |file| self.collect_waiting(file, rt, cx))
+    }
+
+    /// Reads groups that had left. Their keys, which begin with the number of the grouping set, are stored with them.
+    fn collect_left(&mut self, file: &SpillFile, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Aggregate { groups, aggs, .. } = &node.op else { return Ok(()) };
+        let (io, budget) = (cx.io(), cx.hash_mem_bytes);
+        let mut cursor = SpillCursor::new(budget_of_reader());
+        let (mut record, mut count) = (Vec::new(), 0);
+        while cursor.advance(file, io)? {
+            count += 1;
+            if count % BATCH_ROWS == 0 {
+                cx.park.checkpoint()?;
+            }
+            record.clear();
+            row::decode_self_describing(cursor.row(), self.table.record_width(), &mut record)?;
+            let group = match self.table.get(cursor.key()) {
+                Some(group) => Some(group),
+                None => {
+                    let values = record.iter_mut().take(groups.len()).map(std::mem::take).collect();
+                    self.add_group(aggs, cursor.key(), set_of_key(cursor.key()), values, cx)?
+                }
+            };
+            match group {
+                Some(group) => self.table.absorb_record(group, &mut record, cx)?,
+                None => {
+                    let level = self.level;
+                    let left = self.left_groups.get_or_insert_with(|| SpillPartitions::new(level, budget));
+                    left.push_record(cursor.key(), cursor.record(), io)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads rows that had to wait, with which the keys of their groups are stored.
+    fn collect_waiting(&mut self, file: &SpillFile, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { input, groups, sets, aggs, .. } = &node.op else { return Ok(()) };
         let whole: Vec<usize> = (0..groups.len()).collect();
@@ -429,11 +471,11 @@ impl AggregateState {
             }
             row.clear();
             let number = match self.table.get(cursor.key()) {
-                Some(g) => Some(g as usize),
+                Some(g) => Some(g),
                 None => {
                     Self::read_put_off(cursor.row(), is_used.as_deref(), input.width, &mut row)?;
                     eval_groups(groups, &row, &mut values, rt, cx)?;
-                    let n = cursor.key().first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b)));
+                    let n = set_of_key(cursor.key());
                     let set = sets.as_ref().and_then(|s| s.get(n)).unwrap_or(&whole);
                     self.add_group(aggs, cursor.key(), n, of_set(&values, set), cx)?
                 }
@@ -443,13 +485,12 @@ impl AggregateState {
                     if row.is_empty() {
                         Self::read_put_off(cursor.row(), is_used.as_deref(), input.width, &mut row)?;
                     }
-                    let kept_bytes = add_all(aggs, &mut self.groups[g].slots, &row, &mut args, rt, cx)?;
-                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
+                    self.table.add_row(aggs, g, &row, &mut args, rt, cx)?;
                 }
                 None => {
                     let level = self.level;
-                    let overflow = self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget));
-                    overflow.push_record(cursor.key(), cursor.record(), io)?;
+                    let waiting = self.waiting_rows.get_or_insert_with(|| SpillPartitions::new(level, budget));
+                    waiting.push_record(cursor.key(), cursor.record(), io)?;
                 }
             }
         }
@@ -459,20 +500,12 @@ impl AggregateState {
     /// Aggregates sorted input, in which the rows of a group follow one another.
     fn next_sorted(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
-        let Op::Aggregate { groups, types, aggs, groupings, .. } = &node.op else { return Ok(()) };
+        let Op::Aggregate { groups, types, aggs, .. } = &node.op else { return Ok(()) };
         let (mut k, mut values, mut args) = (Vec::new(), Vec::new(), Vec::new());
-        let end_group = |group: &mut AggregateGroup, out: &mut Batch, cx: &mut ExecContext<'_>| -> Result<()> {
-            emit(&node.op, group, out, cx)?;
-            out.data.extend(groupings.iter().map(|_| Datum::Int4(0)));
-            out.end_row();
-            Ok(())
-        };
         while out.rows == 0 && !self.input_done {
             if !self.unary.fill(out.max, rt, cx)? {
                 self.input_done = true;
-                if let Some((_, mut group)) = self.current.take() {
-                    end_group(&mut group, out, cx)?;
-                }
+                self.end_group(out, cx)?;
                 break;
             }
             let buffer = std::mem::take(&mut self.unary.buffer);
@@ -483,22 +516,37 @@ impl AggregateState {
                 for (v, t) in values.iter().zip(types) {
                     key::hash_equal_key(*t, v, &mut k)?;
                 }
-                if self.current.as_ref().is_none_or(|c| c.0 != k) {
-                    if let Some((_, mut group)) = self.current.take() {
-                        end_group(&mut group, out, cx)?;
+                if self.current.as_ref() != Some(&k) {
+                    self.end_group(out, cx)?;
+                    if self.current.is_none() {
+                        self.table = GroupTable::new(aggs, groups.len(), false)?;
                     }
-                    let slots = aggs.iter().map(|a| new_slot(a, cx.work_mem_bytes)).collect::<Result<Vec<_>>>()?;
-                    self.current = Some((k.clone(), AggregateGroup { values: values.clone(), set: 0, slots }));
+                    self.table.clear();
+                    self.table.push(aggs, &[], 0, values.clone(), cx.work_mem_bytes);
+                    self.current.get_or_insert_default().clone_from(&k);
                 }
-                if let Some((_, group)) = &mut self.current {
-                    let kept_bytes = add_all(aggs, &mut group.slots, row, &mut args, rt, cx)?;
-                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
-                }
+                self.table.add_row(aggs, 0, row, &mut args, rt, cx)?;
             }
             self.unary.buffer = buffer;
         }
         Ok(())
     }
+    /// Gives out the group at hand of a sorted input, if there is one.
+    fn end_group(&mut self, out: &mut Batch, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Aggregate { aggs, groupings, .. } = &node.op else { return Ok(()) };
+        if self.current.is_some() {
+            self.table.finish(aggs, 0, &mut out.data, cx)?;
+            out.data.extend(groupings.iter().map(|_| Datum::Int4(0)));
+            out.end_row();
+        }
+        Ok(())
+    }
+}
+
+/// The number of the grouping set that a group's key begins with.
+fn set_of_key(key: &[u8]) -> usize {
+    key.first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b)))
 }
 
 fn eval_groups(
@@ -517,121 +565,4 @@ fn eval_groups(
 
 fn of_set(values: &[Datum], set: &[usize]) -> Vec<Datum> {
     (0..values.len()).map(|c| if set.contains(&c) { values[c].clone() } else { Datum::Null }).collect()
-}
-
-/// Appends a group's columns and results; the row is still to be ended.
-fn emit(op: &Op, g: &mut AggregateGroup, out: &mut Batch, cx: &mut ExecContext<'_>) -> Result<()> {
-    let Op::Aggregate { aggs, .. } = op else { return Ok(()) };
-    out.data.append(&mut g.values);
-    for (a, slot) in aggs.iter().zip(&mut g.slots) {
-        out.data.push(finish(a, slot, cx)?);
-    }
-    g.slots = Vec::new();
-    Ok(())
-}
-
-/// Adds a row to all aggregates of a group. Returns by how many bytes the arguments that aggregates keep have grown:
-/// negative when they went to a file.
-fn add_all(
-    aggs: &[AggSpec],
-    slots: &mut [GroupAggregate],
-    row: &[Datum],
-    args: &mut Vec<Datum>,
-    rt: &mut RunState,
-    cx: &mut ExecContext<'_>,
-) -> Result<isize> {
-    let mut kept_bytes = 0;
-    for (a, slot) in aggs.iter().zip(slots) {
-        kept_bytes += add(a, slot, row, args, rt, cx)?;
-    }
-    Ok(kept_bytes)
-}
-
-fn add(
-    a: &AggSpec,
-    slot: &mut GroupAggregate,
-    row: &[Datum],
-    args: &mut Vec<Datum>,
-    rt: &mut RunState,
-    cx: &mut ExecContext<'_>,
-) -> Result<isize> {
-    if let Some(f) = &a.filter
-        && !f.is_true(row, rt, cx)?
-    {
-        return Ok(0);
-    }
-    if a.oid == COUNT_STAR {
-        slot.count += 1;
-        return Ok(0);
-    }
-    // An argument that is a plain column is read in place, without a copy.
-    if let ([CExpr::Slot(column)], None) = (&a.args[..], &slot.kept)
-        && let Some(value) = row.get(*column..*column + 1)
-    {
-        return slot.add(value, cx).map(|()| 0);
-    }
-    args.clear();
-    for e in &a.args {
-        let v = e.eval(row, rt, cx)?;
-        args.push(v);
-    }
-    if let Some(kept) = &mut slot.kept {
-        let before = kept.bytes();
-        kept.add(a, row, args, rt, cx)?;
-        return Ok(kept.bytes() as isize - before as isize);
-    }
-    slot.add(args, cx).map(|()| 0)
-}
-
-impl AggregateGroup {
-    /// Adds what another thread has gathered of the same group.
-    fn absorb(&mut self, other: AggregateGroup, aggs: &[AggSpec], cx: &ExecContext<'_>) -> Result<()> {
-        assert!(self.slots.len() == other.slots.len(), "all parts compute the same aggregates");
-        for ((slot, other), a) in self.slots.iter_mut().zip(other.slots).zip(aggs) {
-            slot.count += other.count;
-            if let (Some(acc), Some(other)) = (&mut slot.acc, other.acc) {
-                let part =
-                    other.partial().ok_or_else(|| Error::internal(format!("aggregate {} has no parts", a.name)))?;
-                acc.absorb(part, &cx.eval)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl GroupAggregate {
-    #[inline]
-    fn add(&mut self, args: &[Datum], cx: &ExecContext<'_>) -> Result<()> {
-        match &mut self.acc {
-            Some(acc) => acc.add(args, &cx.eval),
-            None => {
-                self.count += i64::from(args.first().is_some_and(|d| !d.is_null()));
-                Ok(())
-            }
-        }
-    }
-}
-
-fn finish(a: &AggSpec, slot: &mut GroupAggregate, cx: &mut ExecContext<'_>) -> Result<Datum> {
-    let kept = slot.kept.take();
-    if a.oid == COUNT_STAR || a.oid == COUNT_ANY {
-        let mut count = slot.count;
-        if let Some(mut kept) = kept {
-            match &mut kept.counted {
-                Some(counted) => count += counted.finish(cx)?,
-                None => kept.each(a, cx, &mut |args, _| {
-                    count += i64::from(args.first().is_some_and(|d| !d.is_null()));
-                    Ok(())
-                })?,
-            }
-        }
-        return Ok(Datum::Int8(count));
-    }
-    let Some(acc) = &mut slot.acc else {
-        return Err(Error::new(sqlstate::INTERNAL_ERROR, "aggregate without state"));
-    };
-    if let Some(mut kept) = kept {
-        kept.each(a, cx, &mut |args, cx| acc.add(args, &cx.eval))?;
-    }
-    acc.finish(&cx.eval)
 }

@@ -1,10 +1,14 @@
 //! Nested loops.
+//!
+//! Several threads may join parts of the outer side, each with a loop of its own (`super::parts`). They read the outer side as
+//! columns, if it has these, since that is how parts of it are handed out.
 
+use super::columns::{ColumnInput, row_of};
 use super::context::*;
 use super::expr::Evaluate;
 use super::loop_table::LoopTable;
 use super::state::NodeState;
-use kilndb_base::Result;
+use kilndb_base::{Error, Result};
 use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{Op, PlanNode};
@@ -37,6 +41,8 @@ pub(crate) struct NestLoopState {
     looked: usize,
     /// What the loop looks its inner rows up in once there are many outer ones.
     table: LoopTable,
+    /// The outer side as columns, if it is read so.
+    columns: Option<Box<ColumnInput>>,
 }
 
 impl NestLoopState {
@@ -61,7 +67,27 @@ impl NestLoopState {
             tail: 0,
             looked: 0,
             table: LoopTable::default(),
+            columns: None,
         }
+    }
+    /// The outer side, of which several threads are to read parts.
+    pub fn share_outer(&mut self) -> &mut NodeState {
+        self.columns.get_or_insert_default();
+        &mut self.outer
+    }
+    /// Joins what `outer` has, which is a part of the outer side.
+    pub fn with_outer(mut self, outer: NodeState) -> NestLoopState {
+        self.outer = outer;
+        self.share_outer();
+        self
+    }
+    /// The outer side.
+    pub fn outer(&mut self) -> &mut NodeState {
+        &mut self.outer
+    }
+    /// The outer side may have more rows after it had none.
+    pub fn go_on(&mut self) {
+        self.outer_done = false;
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.outer.rescan(rt);
@@ -109,7 +135,7 @@ impl NestLoopState {
                     }
                     self.outer_batch.max = out.max;
                     self.outer_next = 0;
-                    self.outer_done = !self.outer.fill(&mut self.outer_batch, rt, cx)?;
+                    self.outer_done = !self.fill_outer(rt, cx)?;
                     continue;
                 }
                 for (param, slot) in params {
@@ -152,6 +178,25 @@ impl NestLoopState {
             }
         }
         Ok(())
+    }
+
+    /// The next rows of the outer side; false at its end.
+    fn fill_outer(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let Some(columns) = &mut self.columns else { return self.outer.fill(&mut self.outer_batch, rt, cx) };
+        let is_used = vec![true; self.outer_batch.width];
+        self.outer_batch.clear();
+        if !columns.fill(&mut self.outer, &is_used, rt, cx)? {
+            return Ok(false);
+        }
+        let (columns, rows) = columns.batch.parts();
+        let mut row = Vec::with_capacity(is_used.len());
+        rows.try_each(|position| {
+            row_of(columns, &is_used, position, &mut row)?;
+            self.outer_batch.data.append(&mut row);
+            self.outer_batch.end_row();
+            Ok::<(), Error>(())
+        })?;
+        Ok(true)
     }
 
     /// Reads the first rows of the outer side. True: there is one at most, so the inner side's rows are wanted but once.

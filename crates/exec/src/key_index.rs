@@ -121,6 +121,9 @@ impl WordTable {
         if self.words.len() > KEPT_SLOTS_MAX {
             *self = WordTable::default();
         }
+        self.forget();
+    }
+    fn forget(&mut self) {
         self.words.fill(0);
         self.count = 0;
     }
@@ -190,8 +193,17 @@ impl KeyIndex {
     pub fn len(&self) -> usize {
         self.short.count + self.long.len()
     }
+    /// The memory of the slots, which is all that short keys take.
+    pub fn slot_bytes(&self) -> usize {
+        self.short.words.len() * (size_of::<u128>() + size_of::<u32>())
+    }
     pub fn clear(&mut self) {
         self.short.clear();
+        self.long.clear();
+    }
+    /// As [`KeyIndex::clear`], but keeps the room for as many keys as there were.
+    pub fn forget(&mut self) {
+        self.short.forget();
         self.long.clear();
     }
     /// Makes room for the keys of another index. Without that, keys that come in the order of their slots in another one would
@@ -212,10 +224,14 @@ impl KeyIndex {
 
 /// The memory of a key in an index, with its part of the slots that are free.
 pub(crate) fn entry_bytes(key_bytes: usize) -> usize {
-    match key_bytes {
-        0..=SHORT_BYTES_MAX => 2 * (size_of::<u128>() + size_of::<u32>()) + 8,
-        _ => key_bytes + ENTRY_BYTES,
+    match long_key_bytes(key_bytes) {
+        0 => 2 * (size_of::<u128>() + size_of::<u32>()) + 8,
+        bytes => bytes,
     }
+}
+/// The memory of a key that is too long for a slot; 0 for others.
+pub(crate) fn long_key_bytes(key_bytes: usize) -> usize {
+    if key_bytes <= SHORT_BYTES_MAX { 0 } else { key_bytes + ENTRY_BYTES }
 }
 
 /// The keys of a batch of rows, one after the other.

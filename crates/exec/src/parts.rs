@@ -1,4 +1,5 @@
-//! A whole table, or partitioned table, read by several threads, and joined with others on the way.
+//! A whole table, or partitioned table, read by several threads, and joined with others on the way, by hash or by looking each
+//! row up in an index.
 //!
 //! The session and its helpers take the blocks of the table from one counter, those of partitions from one for each, in
 //! the same order. The build sides of hash joins are read by the session alone, before the helpers begin. What runs beside
@@ -15,6 +16,7 @@
 use super::aggregate::{AggregateState, counts_whole_table, has_parts};
 use super::context::*;
 use super::hashjoin::{HashJoinState, SharedBuild};
+use super::join::NestLoopState;
 use super::partition::LeafPartition;
 use super::partition_scan::{PartitionsState, SharedLeaves};
 use super::routine::TransactionSlot;
@@ -25,6 +27,7 @@ use crate::stats::Usage;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::ir::JoinKind;
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::model::{CastInfo, FunctionInfo, OperatorInfo, OrderingOperators, Table, TypeInfo};
 use kilndb_plan::{Op, Plan, PlanNode};
@@ -137,6 +140,8 @@ enum SharedInput {
     Partitions(SharedLeaves),
     /// The build side of a hash join that the session has read, and what is shared of the probe side.
     Join(SharedBuild, Box<SharedInput>),
+    /// What is shared of the outer side of a nested loop.
+    Loop(Box<SharedInput>),
 }
 
 impl SharedInput {
@@ -156,6 +161,10 @@ impl SharedInput {
             (SharedInput::Join(shared, below), Op::HashJoin { probe, build, .. }) => {
                 let join = HashJoinState::new(node, probe, build).with_shared(below.scan(probe)?, shared.clone());
                 Ok(NodeState::HashJoin(Box::new(join)))
+            }
+            (SharedInput::Loop(below), Op::NestLoop { outer, inner, .. }) => {
+                let join = NestLoopState::new(node, outer, inner).with_outer(below.scan(outer)?);
+                Ok(NodeState::NestLoop(Box::new(join)))
             }
             _ => Err(Error::internal("partitions are read by something other than a scan of them")),
         }
@@ -182,6 +191,19 @@ fn share(
             }
             let probe = share(join.probe(), (&of_probe, pairs_max), rt, cx)?;
             Ok(probe.map(|(below, pages)| (SharedInput::Join(build, Box::new(below)), pages)))
+        }
+        NodeState::NestLoop(join) => {
+            let node = join.node.clone();
+            let Op::NestLoop { outer, inner, kind, .. } = &node.op else { return Ok(None) };
+            // How many rows are found for each is not known before.
+            let has_one_pair = matches!(kind, JoinKind::Semi | JoinKind::Anti);
+            let found = if has_one_pair { 1 } else { inner.rows.ceil().max(1.0) as u64 };
+            let (pairs_max, all) = (pairs_max / found, vec![true; outer.width]);
+            if pairs_max == 0 {
+                return Ok(None);
+            }
+            let shared = share(join.share_outer(), (&all, pairs_max), rt, cx)?;
+            Ok(shared.map(|(below, pages)| (SharedInput::Loop(Box::new(below)), pages)))
         }
         NodeState::Scan(own) => {
             let Op::SeqScan(scan) = &own.node.op else { return Ok(None) };

@@ -153,6 +153,14 @@ impl NodeState {
         }
     }
 
+    /// As [`NodeState::has_columns`], or will it have them once several threads read parts of it?
+    pub fn may_have_columns(&self) -> bool {
+        match self {
+            NodeState::HashJoin(join) => join.may_have_columns(),
+            _ => self.has_columns(),
+        }
+    }
+
     /// As [`NodeState::fill`], of a node that [has columns](NodeState::has_columns): of them only those in `is_used`.
     pub fn fill_columns(
         &mut self,
@@ -187,6 +195,12 @@ impl NodeState {
             NodeState::Partitions(scan) => scan.end_with_block(ends),
             NodeState::HashJoin(join) => {
                 join.probe().end_with_block(ends);
+                if !ends {
+                    join.go_on();
+                }
+            }
+            NodeState::NestLoop(join) => {
+                join.outer().end_with_block(ends);
                 if !ends {
                     join.go_on();
                 }

@@ -270,15 +270,27 @@ impl ProgramState {
     }
 }
 
-/// `out AND from`, or `out OR from`, where `out` has not been decided yet.
+/// `out AND from`, or `out OR from`.
 fn join(is_and: bool, from: &Vector, rows: Rows<'_>, out: &mut Vector) {
     let Vector { values: VectorValues::Bools(found), nulls, .. } = out else { return };
+    if let (VectorValues::Bools(others), Rows::All(count)) = (&from.values, rows)
+        && !from.is_constant()
+        && !from.nulls.has_any()
+        && !nulls.has_any()
+    {
+        let pairs = found[..count].iter_mut().zip(&others[..count]);
+        return match is_and {
+            true => pairs.for_each(|(found, other)| *found &= *other),
+            false => pairs.for_each(|(found, other)| *found |= *other),
+        };
+    }
     rows.each(|row| {
         let decides = if is_and { from.is_false(row) } else { from.is_true(row) };
         if decides {
             found[row] = !is_and;
             nulls.unset(row);
-        } else if from.is_null(row) {
+        } else if from.is_null(row) && found[row] == is_and {
+            // What has been decided stays.
             nulls.set(row);
         }
     });

@@ -327,12 +327,13 @@ fn collect_aggregates<'e>(e: &'e Expr, out: &mut Vec<&'e AggCall>) {
 /// Can several threads take parts of the rows? They are those of a whole table, joined with others or not.
 fn reads_whole_table(op: &Op) -> bool {
     match op {
-        Op::SeqScan(scan) => {
-            scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u')
-        }
+        Op::SeqScan(_) => op.reads_one_table(),
         Op::Partitions(p) => p.order.is_none() && reads_whole_table(&p.template.op),
         Op::HashJoin { probe, kind, is_self_contained: true, .. } => {
             !matches!(kind, JoinKind::Right | JoinKind::Full) && reads_whole_table(&probe.op)
+        }
+        Op::NestLoop { outer, kind, is_self_contained: true, .. } => {
+            *kind != JoinKind::Full && reads_whole_table(&outer.op)
         }
         _ => false,
     }

@@ -15,6 +15,9 @@ pub(crate) struct PathCost {
     pub cost: f64,
 }
 
+/// Rows are sorted only to be grouped if that costs no more than this share of hashing them.
+const SORT_MARGIN: f64 = 0.99;
+
 impl PathCost {
     /// The cost of the first rows.
     pub fn of_rows(self, wanted: f64) -> f64 {
@@ -104,6 +107,7 @@ impl Planner<'_> {
     /// Do rows cost less that are sorted to be grouped?
     pub(crate) fn groups_sorted(&self, wanted: WantedRows<'_>, path: PathCost, presorted: usize) -> bool {
         let (by_order, hashed) = self.grouping_costs(wanted, path, presorted);
-        by_order < hashed
+        // If there are many more rows than was thought, sorting all of them costs much more than hashing them.
+        by_order < if presorted == 0 { hashed * SORT_MARGIN } else { hashed }
     }
 }

@@ -18,6 +18,22 @@ pub(super) struct HashCondition {
     pub residual: Vec<Expr>,
 }
 
+impl HashCondition {
+    fn is_self_contained(&self) -> bool {
+        let keys = self.keys.iter().flat_map(|(of_probe, of_build)| [of_probe, of_build]);
+        keys.chain(&self.residual).all(Expr::is_self_contained)
+    }
+}
+
+/// Is it the inner side of a loop that is looked up in an index, for which no session is needed?
+fn is_looked_up(inner: &Op) -> bool {
+    match inner {
+        Op::IndexScan { scan, .. } => scan.heap.is_some() && inner.reads_one_table(),
+        Op::Memoize { input, .. } => is_looked_up(&input.op),
+        _ => false,
+    }
+}
+
 /// What a merge join compares, and the order in which both sides have it.
 #[derive(Clone)]
 pub(super) struct MergeKey {
@@ -170,7 +186,9 @@ impl Planner<'_> {
         let CompiledKeys { probe, build: build_keys, types, on } =
             self.compile_keys(&condition, outer, &build.layout)?;
         let after_steps = after_steps.ceil() as u64;
-        Ok(LoopSwitch { after_steps, build: build.node, outer_keys: probe, build_keys, types, on })
+        let is_self_contained = condition.is_self_contained() && build.node.op.reads_one_table();
+        let build = build.node;
+        Ok(LoopSwitch { after_steps, build, outer_keys: probe, build_keys, types, on, is_self_contained })
     }
 
     /// `order`: the probe side's, if the result is to have it.
@@ -184,9 +202,8 @@ impl Planner<'_> {
     ) -> Result<FromPlan> {
         let compiled = self.compile_keys(&condition, &probe.layout, &build.layout)?;
         let CompiledKeys { probe: probe_keys, build: build_keys, types, on } = compiled;
+        let is_self_contained = condition.is_self_contained();
         let HashCondition { keys, residual } = condition;
-        let all = keys.iter().flat_map(|(of_probe, of_build)| [of_probe, of_build]).chain(&residual);
-        let is_self_contained = all.into_iter().all(Expr::is_self_contained);
         let layout = probe.layout.join(&build.layout);
         let info = self.join_info("Hash Cond", &keys, &residual);
         let label = join_label("Hash", kind);
@@ -244,7 +261,10 @@ impl Planner<'_> {
         let materialize = may_materialize && params.is_empty() && keeps;
         let switch = table.map(|table| self.loop_switch(table, &outer.layout)).transpose()?.map(Box::new);
         let (outer, inner) = (outer.node, inner.node);
-        let op = Op::NestLoop { outer, inner, kind, on: condition, params, materialize, switch };
+        let is_self_contained = is_looked_up(&inner.op)
+            && switch.as_ref().is_none_or(|switch| switch.is_self_contained)
+            && on.iter().all(Expr::is_self_contained);
+        let op = Op::NestLoop { outer, inner, kind, on: condition, params, materialize, switch, is_self_contained };
         let node = self.node_with(op, width, estimate, label, info);
         Ok(FromPlan::of(PlannedNode { node, layout }, estimate))
     }

@@ -423,7 +423,9 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         let limited = self.wanted.limit.is_finite();
         let covers = |a: &JoinPath, b: &JoinPath| {
             let is_sooner = !limited || a.cost.first <= b.cost.first * 1.01 + 0.01;
-            is_sooner && a.presorted >= b.presorted && (b.leading.is_none() || a.leading == b.leading)
+            // An order that nobody may want in the end is not worth anything by itself.
+            let is_paid_for = a.presorted == b.presorted || a.cost.cost <= b.cost.cost;
+            is_sooner && is_paid_for && a.presorted >= b.presorted && (b.leading.is_none() || a.leading == b.leading)
         };
         let is_better = |a: &JoinPath, b: &JoinPath| {
             let is_alike = a.cost.cost <= b.cost.cost / CLEARLY_LESS;

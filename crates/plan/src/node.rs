@@ -406,6 +406,9 @@ pub enum Op {
         params: Vec<(usize, usize)>,
         materialize: bool,
         switch: Option<Box<LoopSwitch>>,
+        /// The inner side is looked up in an index, for which no session is needed, nor for the condition: any thread can join
+        /// a part of the outer rows.
+        is_self_contained: bool,
     },
     HashJoin {
         probe: Arc<PlanNode>,
@@ -617,6 +620,8 @@ pub struct LoopSwitch {
     pub types: Vec<Oid>,
     /// What is to hold for a pair beside its keys, over the outer and the inner row.
     pub on: Option<CExpr>,
+    /// No session is needed to make the table, nor to look in it.
+    pub is_self_contained: bool,
 }
 
 /// The plan of MERGE: for each row of the join the first step whose conditions hold is executed.
@@ -908,6 +913,15 @@ impl Op {
         match self {
             Op::IndexScan { .. } | Op::TidScan { .. } | Op::BitmapScan { .. } => true,
             Op::Partitions(p) => p.template.op.is_probe(),
+            _ => false,
+        }
+    }
+    /// Is it a scan of a table, whole or by an index, that any thread can do without a session?
+    pub(crate) fn reads_one_table(&self) -> bool {
+        match self {
+            Op::SeqScan(scan) | Op::IndexScan { scan, .. } => {
+                scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u')
+            }
             _ => false,
         }
     }

@@ -532,14 +532,20 @@ impl ProgramBuilder {
         Some(VectorOperand::Register(into))
     }
 
-    /// `x op ANY (elements)`, or ALL: one comparison after the other, as OR and AND have them.
+    /// `x op ANY (elements)`, or ALL: one comparison after the other, as OR and AND have them, but each for all rows. That is
+    /// faster than to find out which rows are left; where a comparison fails for a row that was not left, so does the program,
+    /// in whose place rows are evaluated one by one.
     fn any_of(&mut self, call: ScalarCall, any: bool, x: &CExpr, elements: &[CExpr]) -> Option<VectorOperand> {
         let x = self.value(x)?;
         let elements = self.values(elements)?;
         let operation = VectorOperation::Scalar(call);
-        self.joined(!any, elements.len(), |builder, at| {
-            builder.step(Computation::Call { operation, args: Box::new([x, elements[at]]) })
-        })
+        let into = self.register();
+        self.compute(into, Computation::Begin(Some(!any)));
+        for element in elements {
+            let from = self.step(Computation::Call { operation, args: Box::new([x, element]) })?;
+            self.compute(into, Computation::Join { is_and: !any, from });
+        }
+        Some(VectorOperand::Register(into))
     }
 
     fn case(&mut self, whens: &[(CExpr, CExpr)], otherwise: &CExpr) -> Option<VectorOperand> {

@@ -498,6 +498,7 @@ impl Planner<'_> {
     ) -> Result<ScanChoice> {
         let TableScan { mut scan, layout } = table_scan;
         let IndexPath { index, conditions: m, .. } = path;
+        scan.is_self_contained = preds.iter().all(Expr::is_self_contained);
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| m.is_filter(*i)).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
         let checked = |i: &usize| !index.method.is_ordered || m.is_filter(*i) || m.unshown.contains(i);

@@ -29,7 +29,7 @@ pub struct Scan {
     /// How many of `outputs`, at their beginning, are the needed columns in order.
     pub leading: usize,
     pub filter: Option<CExpr>,
-    /// The filter needs no session, so any thread can evaluate it.
+    /// The filter, and what is looked for in an index, need no session, so any thread can evaluate them.
     pub is_self_contained: bool,
     /// Conditions beside the filter, of scans that read whole rows.
     pub tests: Vec<StoredTest>,

@@ -5,9 +5,12 @@
 //! 2. Integers are summed exactly (i128), numerics as numerics, floats as PostgreSQL does (Youngs-Cramer).
 
 use self::float::floats;
+use self::grouped::{GroupState, states_of};
+pub use self::grouped::{GroupedAccumulator, GroupedRows, grouped};
 pub use self::interval::IntervalTotals;
 use self::interval::intervals;
 use self::numeric::numerics;
+pub use self::partial::{PartialAggregate, PartialForm};
 pub use self::regression::RegressionSums;
 use self::regression::{Regr, regression};
 use crate::citext::CITEXT;
@@ -21,9 +24,11 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 mod float;
+mod grouped;
 mod interval;
 mod moving;
 mod numeric;
+mod partial;
 mod regression;
 
 /// Defines aggregates: `fn name(types; oids) = accumulator;`. `scripts/function-table.py` reads the OIDs.
@@ -75,10 +80,9 @@ pub trait Accumulator: Send {
             self.add(&values, ctx)
         })
     }
-    /// Takes `count` rows without looking at them, for count(*). False: not this aggregate.
-    fn add_rows(&mut self, count: u64) -> bool {
-        let _ = count;
-        false
+    /// Empty states of its kind for many groups, if they need no box each.
+    fn grouped(&self) -> Option<Box<dyn GroupedAccumulator>> {
+        None
     }
     /// What it has gathered, to be taken in by another one of its kind; None: it depends on the order of the rows, or
     /// there is no such way.
@@ -89,35 +93,6 @@ pub trait Accumulator: Send {
         let _ = (other, ctx);
         Err(Error::internal("an aggregate that is not made in parts"))
     }
-}
-
-/// What an [`Accumulator`] has gathered of a part of the rows.
-#[derive(Debug)]
-pub enum PartialAggregate {
-    Integers {
-        count: i64,
-        sum: i128,
-        squares: i128,
-    },
-    Numerics {
-        count: i64,
-        nan: i64,
-        pos_inf: i64,
-        neg_inf: i64,
-        sum: Numeric,
-        squares: Numeric,
-    },
-    Floats {
-        n: f64,
-        sx: f64,
-        sxx: f64,
-        sum4: f32,
-    },
-    /// Of two variables.
-    Regression(RegressionSums),
-    Intervals(IntervalTotals),
-    /// A value that counts as if it were a row's.
-    Value(Datum),
 }
 
 fn first(args: &[Datum]) -> &Datum {
@@ -132,10 +107,23 @@ fn overflow() -> Error {
     Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct CountAccumulator {
     rows: i64,
     star: bool,
+}
+impl GroupState for CountAccumulator {
+    fn add_pairs(states: &mut [Self], pairs: &[(u32, u32)], args: &[&Vector]) -> Result<bool> {
+        match args {
+            [arg] if arg.nulls.has_any() || arg.is_constant() => {
+                for (row, group) in pairs {
+                    states[*group as usize].rows += i64::from(!arg.is_null(*row as usize));
+                }
+            }
+            _ => pairs.iter().for_each(|(_, group)| states[*group as usize].rows += 1),
+        }
+        Ok(true)
+    }
 }
 impl Accumulator for CountAccumulator {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
@@ -153,11 +141,23 @@ impl Accumulator for CountAccumulator {
         }
         Ok(true)
     }
-    fn add_rows(&mut self, count: u64) -> bool {
-        if self.star {
-            self.rows += count as i64;
+    fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], _: &EvalContext) -> Result<()> {
+        match args {
+            [arg] => rows.each(|row| self.rows += i64::from(!arg.is_null(row))),
+            _ => self.rows += rows.len() as i64,
         }
-        self.star
+        Ok(())
+    }
+    fn partial(&self) -> Option<PartialAggregate> {
+        Some(PartialAggregate::Count(self.rows))
+    }
+    fn absorb(&mut self, other: PartialAggregate, _: &EvalContext) -> Result<()> {
+        let PartialAggregate::Count(rows) = other else { return Err(mixed()) };
+        self.rows += rows;
+        Ok(())
+    }
+    fn grouped(&self) -> Option<Box<dyn GroupedAccumulator>> {
+        Some(states_of(self.clone()))
     }
 }
 
@@ -182,14 +182,14 @@ impl SumResult {
         matches!(self, SumResult::StddevSamp | SumResult::StddevPop)
     }
 }
-/// sum, avg and the variance family over int2, int4, int8.
+/// sum and avg over int2, int4, int8.
+#[derive(Clone)]
 struct IntegerSums {
     want: SumResult,
     /// sum(int2) and sum(int4) are bigint, sum(int8) numeric.
     small: bool,
     count: i64,
     sum: i128,
-    squares: i128,
 }
 fn whole(d: &Datum) -> Result<Option<i128>> {
     Ok(match d {
@@ -198,30 +198,34 @@ fn whole(d: &Datum) -> Result<Option<i128>> {
         d => Some(i128::from(get::int8(d)?)),
     })
 }
+impl GroupState for IntegerSums {
+    fn add_pairs(states: &mut [Self], pairs: &[(u32, u32)], args: &[&Vector]) -> Result<bool> {
+        let [arg] = args else { return Ok(false) };
+        let VectorValues::Integers(_, words) = &arg.values else { return Ok(false) };
+        each_word(pairs, arg, words, |group, word| {
+            let state = &mut states[group];
+            state.sum += i128::from(word);
+            state.count += 1;
+        });
+        Ok(true)
+    }
+}
 impl Accumulator for IntegerSums {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
         let Some(v) = whole(first(args))? else { return Ok(()) };
         self.count += 1;
         self.sum += v;
-        if self.want.squares() {
-            self.squares = self.squares.checked_add(v * v).ok_or_else(overflow)?;
-        }
         Ok(())
     }
     fn remove(&mut self, args: &[Datum], _: &EvalContext) -> Result<bool> {
         let Some(v) = whole(first(args))? else { return Ok(true) };
         self.count -= 1;
         self.sum -= v;
-        if self.want.squares() {
-            self.squares -= v * v;
-        }
         Ok(true)
     }
     fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
         let [arg] = args else { return self.add_each(rows, args, ctx) };
-        let (VectorValues::Integers(_, words), false) = (&arg.values, self.want.squares()) else {
-            return self.add_each(rows, args, ctx);
-        };
+        let VectorValues::Integers(_, words) = &arg.values else { return self.add_each(rows, args, ctx) };
         let (sum, count) = sum_of_words(rows, arg, words);
         self.sum += sum;
         self.count += count;
@@ -234,17 +238,67 @@ impl Accumulator for IntegerSums {
         if self.want == SumResult::Sum && self.small {
             return i64::try_from(self.sum).map(Datum::Int8).map_err(|_| crate::cast::out_of_range("bigint"));
         }
-        moments(self.want, self.count, Numeric::from(self.sum), &Numeric::from(self.squares))
+        moments(self.want, self.count, Numeric::from(self.sum), &Numeric::zero(0))
     }
     fn partial(&self) -> Option<PartialAggregate> {
-        Some(PartialAggregate::Integers { count: self.count, sum: self.sum, squares: self.squares })
+        Some(PartialAggregate::Integers { count: self.count, sum: self.sum, squares: 0 })
+    }
+    fn absorb(&mut self, other: PartialAggregate, _: &EvalContext) -> Result<()> {
+        let PartialAggregate::Integers { count, sum, .. } = other else { return Err(mixed()) };
+        self.count += count;
+        self.sum += sum;
+        Ok(())
+    }
+    fn grouped(&self) -> Option<Box<dyn GroupedAccumulator>> {
+        Some(states_of(self.clone()))
+    }
+}
+/// The variance family over int2, int4, int8.
+#[derive(Clone)]
+struct IntegerMoments {
+    sums: IntegerSums,
+    squares: i128,
+}
+impl GroupState for IntegerMoments {}
+impl Accumulator for IntegerMoments {
+    fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()> {
+        let Some(v) = whole(first(args))? else { return Ok(()) };
+        self.squares = self.squares.checked_add(v * v).ok_or_else(overflow)?;
+        self.sums.add(args, ctx)
+    }
+    fn remove(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<bool> {
+        let Some(v) = whole(first(args))? else { return Ok(true) };
+        self.squares -= v * v;
+        self.sums.remove(args, ctx)
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        let IntegerSums { want, count, sum, .. } = self.sums;
+        if count == 0 { Ok(Datum::Null) } else { moments(want, count, sum.into(), &self.squares.into()) }
+    }
+    fn partial(&self) -> Option<PartialAggregate> {
+        let IntegerSums { count, sum, .. } = self.sums;
+        Some(PartialAggregate::Integers { count, sum, squares: self.squares })
     }
     fn absorb(&mut self, other: PartialAggregate, _: &EvalContext) -> Result<()> {
         let PartialAggregate::Integers { count, sum, squares } = other else { return Err(mixed()) };
-        self.count += count;
-        self.sum += sum;
+        self.sums.count += count;
+        self.sums.sum += sum;
         self.squares = self.squares.checked_add(squares).ok_or_else(overflow)?;
         Ok(())
+    }
+    fn grouped(&self) -> Option<Box<dyn GroupedAccumulator>> {
+        Some(states_of(self.clone()))
+    }
+}
+/// Calls `f` with the number beside each row and the row's word, unless that is NULL.
+#[inline]
+fn each_word(pairs: &[(u32, u32)], arg: &Vector, words: &[i64], mut f: impl FnMut(usize, i64)) {
+    if arg.nulls.has_any() || arg.is_constant() {
+        for (row, group) in pairs.iter().filter(|(row, _)| !arg.is_null(*row as usize)) {
+            f(*group as usize, words[arg.at(*row as usize)]);
+        }
+    } else {
+        pairs.iter().for_each(|(row, group)| f(*group as usize, words[*row as usize]));
     }
 }
 /// The sum of the words that are not NULL, and how many they are.
@@ -287,12 +341,14 @@ fn moments(want: SumResult, count: i64, sum: Numeric, squares: &Numeric) -> Resu
 }
 
 /// min, max and any_value.
+#[derive(Clone)]
 struct ExtremeAccumulator {
     keep: fn(Ordering) -> bool,
     /// 0, or the type of values that do not show how they compare.
     type_oid: Oid,
     value: Datum,
 }
+impl GroupState for ExtremeAccumulator {}
 impl Accumulator for ExtremeAccumulator {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
         let v = first(args);
@@ -327,6 +383,9 @@ impl Accumulator for ExtremeAccumulator {
     }
     fn for_moving_frames(&self) -> Option<Box<dyn Accumulator>> {
         Some(moving::extreme(self.keep, self.type_oid))
+    }
+    fn grouped(&self) -> Option<Box<dyn GroupedAccumulator>> {
+        Some(states_of(self.clone()))
     }
 }
 impl ExtremeAccumulator {
@@ -511,7 +570,8 @@ impl Accumulator for ArrayAgg {
 }
 
 fn integers(want: SumResult, small: bool) -> Box<dyn Accumulator> {
-    Box::new(IntegerSums { want, small, count: 0, sum: 0, squares: 0 })
+    let sums = IntegerSums { want, small, count: 0, sum: 0 };
+    if want.squares() { Box::new(IntegerMoments { sums, squares: 0 }) } else { Box::new(sums) }
 }
 fn pick(keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
     Box::new(ExtremeAccumulator { keep, type_oid: 0, value: Datum::Null })

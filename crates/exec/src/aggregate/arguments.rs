@@ -33,6 +33,9 @@ pub(super) struct CountedArguments {
 }
 
 impl CountedArguments {
+    pub fn bytes(&self) -> usize {
+        self.keys.used_bytes()
+    }
     /// Takes in arguments that come as a column.
     pub fn add(
         &mut self,
@@ -80,7 +83,7 @@ impl AggregateArguments {
         }
     }
     pub fn bytes(&self) -> usize {
-        let counted = self.counted.as_ref().map_or(0, |counted| counted.keys.used_bytes());
+        let counted = self.counted.as_ref().map_or(0, |counted| counted.bytes());
         counted + self.seen_bytes + self.sorter.memory_bytes()
     }
 

@@ -1,26 +1,24 @@
 //! Grouping and aggregating rows that come as columns.
 //!
-//! Keys and arguments are computed for a batch of rows at once. Then the rows of each group are given to its aggregates
-//! together, if there are few groups in the batch, else one after the other.
+//! Keys and arguments are computed for a batch of rows at once. Then each aggregate takes in all of the batch's rows
+//! ([`GroupTable`](super::groups::GroupTable)).
 //!
 //! Invariant: nothing is added to a group before all of a batch's keys and arguments have been computed, so that a batch
 //! that fails can be taken one row after the other instead.
 
-use super::{AggregateState, COUNT_STAR, GroupAggregate, RowScratch, of_set};
+use super::groups::TakenRows;
+use super::{AggregateState, RowScratch, of_set};
 use crate::columns::{ColumnBatch, row_of};
 use crate::context::*;
 use crate::key_index::{KeyBatch, NO_NUMBER};
 use crate::vector_program::ProgramState;
 use kilndb_base::{Error, Oid, Result};
-use kilndb_plan::node::COUNT_ANY;
 use kilndb_plan::program::{ValuesProgram, VectorOperand};
 use kilndb_plan::{AggSpec, Op, PlanNode};
 use kilndb_types::Datum;
-use kilndb_types::vector::{Rows, Vector};
+use kilndb_types::aggregates::GroupedRows;
+use kilndb_types::vector::Vector;
 use std::sync::Arc;
-
-/// Rows of a group that are fewer than this are not listed for it.
-const LISTED_ROWS_MIN: usize = 4;
 
 /// What taking in columns needs beside the groups, and keeps from one batch to the next.
 #[derive(Default)]
@@ -30,24 +28,19 @@ pub(super) struct ColumnScratch {
     keys: KeyBatch,
     /// By row, the group that was there before the batch.
     numbers: Vec<u32>,
-    /// The rows that have found their group, with its number.
-    found: Vec<(u32, u32)>,
-    /// By group: its list in this batch, and the number of the batch that this is of.
-    list_of: Vec<(u32, u64)>,
-    batch_number: u64,
-    /// The groups that the batch has rows of, and these rows.
-    listed: Vec<u32>,
-    lists: Vec<Vec<u32>>,
+    /// The rows that have found their group.
+    found: GroupedRows,
     of_aggregate: AggregateScratch,
 }
 
-/// What one aggregate needs for a group's rows.
+/// What one aggregate needs for a batch's rows.
 #[derive(Default)]
-struct AggregateScratch {
+pub(super) struct AggregateScratch {
     /// The rows that FILTER leaves.
-    filtered: Vec<u32>,
+    pub filtered: Vec<u32>,
+    pub grouped: GroupedRows,
     /// The arguments whose number counts.
-    keys: KeyBatch,
+    pub keys: KeyBatch,
 }
 
 /// What a grouping set is of all grouping columns, and its number.
@@ -61,14 +54,18 @@ struct GroupingSet<'a> {
 
 /// The values of a batch: those of keys and arguments.
 #[derive(Clone, Copy)]
-struct BatchValues<'a> {
+pub(super) struct BatchValues<'a> {
     program: &'a ValuesProgram,
     state: &'a ProgramState,
     columns: &'a [Vector],
 }
 
 impl<'a> BatchValues<'a> {
-    fn get(&self, result: usize) -> &'a Vector {
+    /// How many results there are.
+    pub fn count(&self) -> usize {
+        self.program.program.results.len()
+    }
+    pub fn get(&self, result: usize) -> &'a Vector {
         let at = self.program.program.results.get(result).copied().unwrap_or(VectorOperand::Register(0));
         self.state.result(self.columns, at)
     }
@@ -81,9 +78,12 @@ impl AggregateState {
         self.unary.input.has_columns().then(|| program.of(groups, aggs, input.width)).flatten()
     }
 
-    /// The columns of the input that are used; none if it is not taken in as columns.
+    /// The columns of the input that are used, if it is read by several threads; none if it is not taken in as columns.
     pub fn used_columns(&self) -> &[bool] {
-        self.column_program(&self.unary.node).map_or(&[], |program| &program.is_used)
+        let Op::Aggregate { input, groups, aggs, program, .. } = &self.unary.node.op else { return &[] };
+        let may = self.unary.input.may_have_columns();
+        let program = may.then(|| program.of(groups, aggs, input.width)).flatten();
+        program.map_or(&[], |program| &program.is_used)
     }
 
     /// Takes in all of the input as columns. False: it cannot.
@@ -118,6 +118,7 @@ impl AggregateState {
                     self.take_row(&node.op, &row, &mut rows, rt, cx)
                 })?,
             }
+            self.make_room(cx)?;
         }
         Ok(())
     }
@@ -133,10 +134,7 @@ impl AggregateState {
         let (columns, rows) = scratch.batch.parts();
         let values = BatchValues { program, state: &scratch.program, columns };
         if groups.is_empty() && sets.as_ref().is_none_or(|sets| sets.len() == 1) {
-            let slots = &mut self.groups[0].slots;
-            let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.of_aggregate, cx)?;
-            self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
-            return Ok(());
+            return self.table.add_columns(aggs, TakenRows::OfOne(0, rows), values, &mut scratch.of_aggregate, cx);
         }
         let whole: Vec<usize> = (0..groups.len()).collect();
         let one_set = [whole];
@@ -146,41 +144,23 @@ impl AggregateState {
             scratch.keys.clear();
             rows.try_each(|row| scratch.keys.push(Some(number as u16), &of_set, row))?;
             self.table.find(&scratch.keys, &mut scratch.numbers);
-            scratch.found.clear();
+            scratch.found.start(rows.positions());
             let mut at = 0;
             rows.try_each(|row| {
+                self.rows_taken += 1;
                 let known = Some(scratch.numbers[at]).filter(|number| *number != NO_NUMBER);
                 let group = match known.or_else(|| self.table.get_of(&scratch.keys, at)) {
                     Some(group) => Some(group),
                     None => self.new_group(aggs, set, row, values, (&scratch.keys, at), cx)?,
                 };
-                scratch.found.extend(group.map(|group| (row as u32, group)));
+                if let Some(group) = group {
+                    scratch.found.push(row, group);
+                }
                 at += 1;
                 Ok::<(), Error>(())
             })?;
-            let mut lists = GroupLists {
-                found: &scratch.found,
-                list_of: &mut scratch.list_of,
-                listed: &mut scratch.listed,
-                lists: &mut scratch.lists,
-            };
-            scratch.batch_number += 1;
-            let positions = rows.positions();
-            if lists.sort(self.groups.len(), scratch.batch_number) {
-                for (group, list) in scratch.listed.iter().zip(&scratch.lists) {
-                    let slots = &mut self.groups[*group as usize].slots;
-                    let rows = Rows::Listed(list, positions);
-                    let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.of_aggregate, cx)?;
-                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
-                }
-            } else {
-                for (row, group) in &scratch.found {
-                    let slots = &mut self.groups[*group as usize].slots;
-                    let rows = Rows::Listed(std::slice::from_ref(row), positions);
-                    let kept_bytes = add_to_group(aggs, slots, rows, values, &mut scratch.of_aggregate, cx)?;
-                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
-                }
-            }
+            scratch.found.list(self.table.len());
+            self.table.add_columns(aggs, TakenRows::Grouped(&scratch.found), values, &mut scratch.of_aggregate, cx)?;
         }
         Ok(())
     }
@@ -207,89 +187,4 @@ impl AggregateState {
             }
         }
     }
-}
-
-/// The rows of a batch by group.
-struct GroupLists<'a> {
-    found: &'a [(u32, u32)],
-    list_of: &'a mut Vec<(u32, u64)>,
-    listed: &'a mut Vec<u32>,
-    lists: &'a mut Vec<Vec<u32>>,
-}
-
-impl GroupLists<'_> {
-    /// Lists each group's rows. False: there are so many groups that it is not worth while.
-    fn sort(&mut self, groups: usize, batch_number: u64) -> bool {
-        self.list_of.resize(groups.max(self.list_of.len()), (0, 0));
-        self.listed.clear();
-        let most = self.found.len() / LISTED_ROWS_MIN;
-        for (row, group) in self.found {
-            let (list, of_batch) = &mut self.list_of[*group as usize];
-            if *of_batch != batch_number {
-                if self.listed.len() > most {
-                    return false;
-                }
-                (*list, *of_batch) = (self.listed.len() as u32, batch_number);
-                self.listed.push(*group);
-                if self.lists.len() < self.listed.len() {
-                    self.lists.push(Vec::new());
-                }
-                self.lists[*list as usize].clear();
-            }
-            self.lists[*list as usize].push(*row);
-        }
-        true
-    }
-}
-
-/// Adds rows of one group to its aggregates. Returns by how many bytes the arguments that aggregates keep have grown.
-fn add_to_group(
-    aggs: &[AggSpec],
-    slots: &mut [GroupAggregate],
-    rows: Rows<'_>,
-    values: BatchValues<'_>,
-    scratch: &mut AggregateScratch,
-    cx: &ExecContext<'_>,
-) -> Result<isize> {
-    let mut kept_bytes = 0;
-    let argument_count: usize = aggs.iter().map(|a| a.args.len() + usize::from(a.filter.is_some())).sum();
-    let mut next = values.program.program.results.len() - argument_count;
-    for (a, slot) in aggs.iter().zip(slots) {
-        let mut of_aggregate = rows;
-        if a.filter.is_some() {
-            let condition = values.get(next);
-            next += 1;
-            rows.list_where(&mut scratch.filtered, |row| condition.is_true(row));
-            of_aggregate = Rows::Listed(&scratch.filtered, rows.positions());
-        }
-        let first = next;
-        next += a.args.len();
-        if of_aggregate.is_empty() {
-            continue;
-        }
-        if let Some(kept) = &mut slot.kept {
-            let before = kept.bytes();
-            if let Some(counted) = &mut kept.counted {
-                counted.add(a, (values.get(first), of_aggregate), &mut scratch.keys, cx)?;
-            }
-            kept_bytes += kept.bytes() as isize - before as isize;
-            continue;
-        }
-        match &mut slot.acc {
-            Some(acc) => match a.args.len() {
-                1 => acc.add_vectors(of_aggregate, &[values.get(first)], &cx.eval)?,
-                count => {
-                    let args: Vec<&Vector> = (first..first + count).map(|arg| values.get(arg)).collect();
-                    acc.add_vectors(of_aggregate, &args, &cx.eval)?;
-                }
-            },
-            None if a.oid == COUNT_STAR => slot.count += of_aggregate.len() as i64,
-            None => {
-                debug_assert!(a.oid == COUNT_ANY, "only counts have no accumulator");
-                let arg = values.get(first);
-                of_aggregate.each(|row| slot.count += i64::from(!arg.is_null(row)));
-            }
-        }
-    }
-    Ok(kept_bytes)
 }

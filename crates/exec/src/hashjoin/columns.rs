@@ -14,7 +14,7 @@ use crate::columns::{ColumnBatch, ColumnInput, row_of};
 use crate::context::*;
 use crate::expr::Evaluate;
 use crate::hash_table::{HashTable, NONE};
-use crate::key_index::{KeyBatch, KeyIndex, entry_bytes};
+use crate::key_index::{KeyBatch, KeyIndex, long_key_bytes};
 use crate::state::NodeState;
 use crate::vector_program::ProgramState;
 use kilndb_base::{Error, Oid, Result};
@@ -40,7 +40,7 @@ struct ColumnTable {
     next_row: Vec<u32>,
     /// Has a key more than one row? If not, nobody looks at `next_row`, which is in no cache.
     has_equal_keys: bool,
-    /// What keys take, and what values point to.
+    /// What long keys take, and what values point to.
     other_bytes: usize,
 }
 
@@ -150,7 +150,10 @@ impl BatchKeys<'_> {
 
 impl ColumnTable {
     fn bytes(&self) -> usize {
-        self.other_bytes + self.next_row.len() * 5 + self.columns.iter().map(Vector::heap_bytes).sum::<usize>()
+        self.other_bytes
+            + self.index.slot_bytes()
+            + self.next_row.len() * 5
+            + self.columns.iter().map(Vector::heap_bytes).sum::<usize>()
     }
     fn count(&self) -> usize {
         self.next_row.len()
@@ -177,7 +180,7 @@ impl ColumnTable {
                     next = first;
                     self.has_equal_keys = true;
                 }
-                None => self.other_bytes += entry_bytes(keys.bytes(at, &mut [0; 16]).len()),
+                None => self.other_bytes += long_key_bytes(keys.bytes(at, &mut [0; 16]).len()),
             }
         }
         self.next_row.push(next);
@@ -216,9 +219,13 @@ impl HashJoinState {
         let Op::HashJoin { probe_keys, build_keys, on, program, .. } = &node.op else { return None };
         program.of(probe_keys, build_keys, on.as_ref())
     }
-    /// Can it hand on its rows as columns?
+    /// Can it hand on its rows as columns? It can whatever its probe side has once it has begun to.
     pub fn has_columns(&self) -> bool {
-        self.probe.has_columns() && self.column_program(&self.node).is_some()
+        self.columns.is_some() || self.probe.has_columns() && self.may_have_columns()
+    }
+    /// Can it hand on its rows as columns, if this is wanted though its probe side has none?
+    pub fn may_have_columns(&self) -> bool {
+        self.column_program(&self.node).is_some()
     }
 
     /// Reads the build side, for a join of which only the columns in `is_used` are there. Returns what threads need that are to

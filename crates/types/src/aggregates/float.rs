@@ -1,12 +1,14 @@
 //! sum, avg and the variance family over float4 and float8.
 
-use super::{Accumulator, PartialAggregate, SumResult, first, mixed, overflow};
+use super::{Accumulator, GroupState, GroupedAccumulator, PartialAggregate, SumResult};
+use super::{first, mixed, overflow, states_of};
 use crate::functions::get;
 use crate::vector::{Rows, Vector, VectorValues};
 use crate::{Datum, EvalContext};
 use kilndb_base::Result;
 
 /// Float sums as PostgreSQL keeps them: count, sum, sum of squared differences.
+#[derive(Clone)]
 struct FloatSums {
     want: SumResult,
     single: bool,
@@ -14,6 +16,16 @@ struct FloatSums {
     sx: f64,
     sxx: f64,
     sum4: f32,
+}
+impl GroupState for FloatSums {
+    fn add_pairs(states: &mut [Self], pairs: &[(u32, u32)], args: &[&Vector]) -> Result<bool> {
+        let [arg] = args else { return Ok(false) };
+        let VectorValues::Doubles(values) = &arg.values else { return Ok(false) };
+        for (row, group) in pairs.iter().filter(|(row, _)| !arg.is_null(*row as usize)) {
+            states[*group as usize].add_value(values[arg.at(*row as usize)])?;
+        }
+        Ok(true)
+    }
 }
 impl Accumulator for FloatSums {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
@@ -67,6 +79,9 @@ impl Accumulator for FloatSums {
         self.sx = combined_sum(self.sx, sx)?;
         self.n += n;
         Ok(())
+    }
+    fn grouped(&self) -> Option<Box<dyn GroupedAccumulator>> {
+        Some(states_of(self.clone()))
     }
 }
 /// The sum of two parts' sums. Errors: it is infinite, and neither of them was.

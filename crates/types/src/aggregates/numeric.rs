@@ -1,6 +1,7 @@
 //! sum, avg and the variance family over numeric.
 
-use super::{Accumulator, PartialAggregate, SumResult, first, mixed, moments, numeric, sum_of_words};
+use super::{Accumulator, GroupState, GroupedAccumulator, PartialAggregate, SumResult};
+use super::{each_word, first, mixed, moments, numeric, states_of, sum_of_words};
 use crate::functions::get;
 use crate::numeric::{Numeric, ShortNumeric};
 use crate::vector::{Rows, Vector, VectorValues};
@@ -37,42 +38,43 @@ impl ShortSum {
     }
 }
 /// sum, avg and the variance family over numeric.
+#[derive(Clone)]
 struct NumericSums {
+    /// What has been summed and is not in `rest`, as a [`ShortSum`].
+    value: i128,
+    decimals: u8,
     want: SumResult,
     count: i64,
+    rest: Option<Box<NumericRest>>,
+}
+/// What sums of numerics need that are not all short and few enough for one integer.
+#[derive(Clone)]
+struct NumericRest {
     nan: i64,
     pos_inf: i64,
     neg_inf: i64,
     sum: Numeric,
     squares: Numeric,
-    /// What of the sums has not been added to them yet.
-    short_sum: ShortSum,
+    /// What of the squares has not been added to them yet.
     short_squares: ShortSum,
-    /// The most decimals that a value had. Those are the decimals of the sum, so it cannot go without the last value
-    /// that has so many.
-    decimals_most: i32,
-    with_most: i64,
+    /// Where rows can be taken out again: the most decimals that a value had, and how many have so many. Those are the decimals
+    /// of the sum, so it cannot go without the last of these.
+    decimals_most: Option<(i32, i64)>,
 }
-impl NumericSums {
-    fn add_to_sum(&mut self, value: i128, decimals: u8) {
-        if !self.short_sum.add(value, decimals) {
-            self.sum = self.sum.add(&self.short_sum.total());
-            self.short_sum = ShortSum { value, decimals };
+impl Default for NumericRest {
+    fn default() -> NumericRest {
+        NumericRest {
+            nan: 0,
+            pos_inf: 0,
+            neg_inf: 0,
+            sum: Numeric::zero(0),
+            squares: Numeric::zero(0),
+            short_squares: ShortSum::default(),
+            decimals_most: None,
         }
     }
-    /// Adds the value and its square, or (`sign` -1) what makes up for them.
-    #[inline]
-    fn add_short(&mut self, number: ShortNumeric, sign: i128) {
-        let (value, decimals) = (i128::from(number.value()), number.decimals());
-        self.add_to_sum(sign * value, decimals);
-        if self.want.squares() {
-            let square = sign * value * value;
-            if !self.short_squares.add(square, 2 * decimals) {
-                self.squares = self.squares.add(&self.short_squares.total());
-                self.short_squares = ShortSum { value: square, decimals: 2 * decimals };
-            }
-        }
-    }
+}
+impl NumericRest {
     /// The counter of such values, if it is NaN or an infinity.
     fn counter_of(&mut self, v: &Numeric) -> Option<&mut i64> {
         if v.is_nan() {
@@ -85,25 +87,87 @@ impl NumericSums {
     }
     #[inline]
     fn note_decimals(&mut self, decimals: i32) {
-        match decimals.cmp(&self.decimals_most) {
+        let Some((most, with_most)) = &mut self.decimals_most else { return };
+        match decimals.cmp(most) {
             Ordering::Less => {}
-            Ordering::Equal => self.with_most += 1,
-            Ordering::Greater => (self.decimals_most, self.with_most) = (decimals, 1),
+            Ordering::Equal => *with_most += 1,
+            Ordering::Greater => (*most, *with_most) = (decimals, 1),
         }
     }
     /// Can a value with so many decimals go, and leave the sum with the decimals of those that stay?
     #[inline]
     fn forget_decimals(&mut self, decimals: i32) -> bool {
-        if decimals == self.decimals_most {
-            if decimals > 0 && self.with_most <= 1 {
+        let Some((most, with_most)) = &mut self.decimals_most else { return false };
+        if decimals == *most {
+            if decimals > 0 && *with_most <= 1 {
                 return false;
             }
-            self.with_most -= 1;
+            *with_most -= 1;
         }
         true
     }
+    fn add_square(&mut self, square: i128, decimals: u8) {
+        if !self.short_squares.add(square, decimals) {
+            self.squares = self.squares.add(&self.short_squares.total());
+            self.short_squares = ShortSum { value: square, decimals };
+        }
+    }
+    /// NaN, or an infinity, if that is the sum.
+    fn special(&self) -> Option<Numeric> {
+        if self.nan > 0 || (self.pos_inf > 0 && self.neg_inf > 0) {
+            Some(Numeric::nan())
+        } else if self.pos_inf > 0 {
+            Some(Numeric::infinity())
+        } else {
+            (self.neg_inf > 0).then(Numeric::neg_infinity)
+        }
+    }
+}
+impl NumericSums {
+    fn rest(&mut self) -> &mut NumericRest {
+        self.rest.get_or_insert_default()
+    }
+    #[inline]
+    fn add_to_sum(&mut self, value: i128, decimals: u8) {
+        let mut short = ShortSum { value: self.value, decimals: self.decimals };
+        if !short.add(value, decimals) {
+            let rest = self.rest();
+            rest.sum = rest.sum.add(&short.total());
+            short = ShortSum { value, decimals };
+        }
+        (self.value, self.decimals) = (short.value, short.decimals);
+    }
+    /// Adds the value and its square, or (`sign` -1) what makes up for them.
+    #[inline]
+    fn add_short(&mut self, number: ShortNumeric, sign: i128) {
+        let (value, decimals) = (i128::from(number.value()), number.decimals());
+        self.add_to_sum(sign * value, decimals);
+        if self.want.squares() {
+            self.rest().add_square(sign * value * value, 2 * decimals);
+        }
+    }
     fn totals(&self) -> (Numeric, Numeric) {
-        (self.sum.add(&self.short_sum.total()), self.squares.add(&self.short_squares.total()))
+        let short = ShortSum { value: self.value, decimals: self.decimals }.total();
+        match &self.rest {
+            None => (short, Numeric::zero(0)),
+            Some(rest) => (rest.sum.add(&short), rest.squares.add(&rest.short_squares.total())),
+        }
+    }
+}
+impl GroupState for NumericSums {
+    fn add_pairs(states: &mut [Self], pairs: &[(u32, u32)], args: &[&Vector]) -> Result<bool> {
+        let [arg] = args else { return Ok(false) };
+        let VectorValues::Decimals(decimals, words) = &arg.values else { return Ok(false) };
+        if states.first().is_some_and(|state| state.want.squares()) {
+            return Ok(false);
+        }
+        each_word(pairs, arg, words, |group, word| {
+            let state = &mut states[group];
+            // The decimals are those of numbers that may all belong to other rows.
+            state.add_to_sum(i128::from(word), *decimals);
+            state.count += 1;
+        });
+        Ok(true)
     }
 }
 impl Accumulator for NumericSums {
@@ -115,15 +179,21 @@ impl Accumulator for NumericSums {
         let v = get::numeric(d)?;
         self.count += 1;
         if let Numeric::Short(number) = v {
-            self.note_decimals(i32::from(number.decimals()));
+            if let Some(rest) = &mut self.rest {
+                rest.note_decimals(i32::from(number.decimals()));
+            }
             self.add_short(*number, 1);
-        } else if let Some(counter) = self.counter_of(v) {
+            return Ok(());
+        }
+        let has_squares = self.want.squares();
+        let rest = self.rest();
+        if let Some(counter) = rest.counter_of(v) {
             *counter += 1;
         } else {
-            self.note_decimals(v.dscale());
-            self.sum = self.sum.add(v);
-            if self.want.squares() {
-                self.squares = self.squares.add(&v.mul(v));
+            rest.note_decimals(v.dscale());
+            rest.sum = rest.sum.add(v);
+            if has_squares {
+                rest.squares = rest.squares.add(&v.mul(v));
             }
         }
         Ok(())
@@ -134,24 +204,30 @@ impl Accumulator for NumericSums {
             return Ok(true);
         }
         let v = get::numeric(d)?;
+        let has_squares = self.want.squares();
+        let rest = self.rest();
         if let Numeric::Short(number) = v {
-            if !self.forget_decimals(i32::from(number.decimals())) {
+            if !rest.forget_decimals(i32::from(number.decimals())) {
                 return Ok(false);
             }
             self.add_short(*number, -1);
-        } else if let Some(counter) = self.counter_of(v) {
+        } else if let Some(counter) = rest.counter_of(v) {
             *counter -= 1;
         } else {
-            if !self.forget_decimals(v.dscale()) {
+            if !rest.forget_decimals(v.dscale()) {
                 return Ok(false);
             }
-            self.sum = self.sum.sub(v);
-            if self.want.squares() {
-                self.squares = self.squares.sub(&v.mul(v));
+            rest.sum = rest.sum.sub(v);
+            if has_squares {
+                rest.squares = rest.squares.sub(&v.mul(v));
             }
         }
         self.count -= 1;
         Ok(true)
+    }
+    fn for_moving_frames(&self) -> Option<Box<dyn Accumulator>> {
+        let rest = NumericRest { decimals_most: Some((0, 0)), ..NumericRest::default() };
+        Some(Box::new(NumericSums { rest: Some(Box::new(rest)), ..empty(self.want) }))
     }
     fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
         let [arg] = args else { return self.add_each(rows, args, ctx) };
@@ -170,16 +246,7 @@ impl Accumulator for NumericSums {
         if self.count == 0 {
             return Ok(Datum::Null);
         }
-        let special = if self.nan > 0 || (self.pos_inf > 0 && self.neg_inf > 0) {
-            Some(Numeric::nan())
-        } else if self.pos_inf > 0 {
-            Some(Numeric::infinity())
-        } else if self.neg_inf > 0 {
-            Some(Numeric::neg_infinity())
-        } else {
-            None
-        };
-        if let Some(v) = special {
+        if let Some(v) = self.rest.as_ref().and_then(|rest| rest.special()) {
             if self.want.squares() {
                 let null = self.want.sample() && self.count <= 1;
                 return Ok(if null { Datum::Null } else { numeric(Numeric::nan()) });
@@ -191,43 +258,41 @@ impl Accumulator for NumericSums {
     }
     fn partial(&self) -> Option<PartialAggregate> {
         let (sum, squares) = self.totals();
-        Some(PartialAggregate::Numerics {
-            count: self.count,
-            nan: self.nan,
-            pos_inf: self.pos_inf,
-            neg_inf: self.neg_inf,
-            sum,
-            squares,
-        })
+        let counts = |rest: &NumericRest| (rest.nan, rest.pos_inf, rest.neg_inf);
+        let (nan, pos_inf, neg_inf) = self.rest.as_deref().map_or((0, 0, 0), counts);
+        Some(PartialAggregate::Numerics { count: self.count, nan, pos_inf, neg_inf, sum, squares })
     }
     fn absorb(&mut self, other: PartialAggregate, _: &EvalContext) -> Result<()> {
         let PartialAggregate::Numerics { count, nan, pos_inf, neg_inf, sum, squares } = other else {
             return Err(mixed());
         };
         self.count += count;
-        self.nan += nan;
-        self.pos_inf += pos_inf;
-        self.neg_inf += neg_inf;
-        self.sum = self.sum.add(&sum);
-        self.squares = self.squares.add(&squares);
+        match sum {
+            Numeric::Short(sum) => self.add_to_sum(i128::from(sum.value()), sum.decimals()),
+            sum => {
+                let rest = self.rest();
+                rest.sum = rest.sum.add(&sum);
+            }
+        }
+        if self.want.squares() {
+            let rest = self.rest();
+            rest.squares = rest.squares.add(&squares);
+        }
+        if (nan, pos_inf, neg_inf) != (0, 0, 0) {
+            let rest = self.rest();
+            rest.nan += nan;
+            rest.pos_inf += pos_inf;
+            rest.neg_inf += neg_inf;
+        }
         Ok(())
     }
+    fn grouped(&self) -> Option<Box<dyn GroupedAccumulator>> {
+        Some(states_of(self.clone()))
+    }
+}
+fn empty(want: SumResult) -> NumericSums {
+    NumericSums { value: 0, decimals: 0, want, count: 0, rest: None }
 }
 pub(super) fn numerics(want: SumResult) -> Box<dyn Accumulator> {
-    let zero = || Numeric::zero(0);
-    let (sum, squares) = (zero(), zero());
-    let (short_sum, short_squares) = Default::default();
-    Box::new(NumericSums {
-        want,
-        count: 0,
-        nan: 0,
-        pos_inf: 0,
-        neg_inf: 0,
-        sum,
-        squares,
-        short_sum,
-        short_squares,
-        decimals_most: 0,
-        with_most: 0,
-    })
+    Box::new(empty(want))
 }

@@ -201,7 +201,13 @@ fn text_comparison<J: Judge>(rows: Rows<'_>, args: &[&Vector], out: &mut Vector)
 fn padded_comparison<J: Judge>(rows: Rows<'_>, args: &[&Vector], out: &mut Vector) -> bool {
     let Some(([a, b], [x, y])) = both_texts(args) else { return false };
     let found = out.start_bools(rows.positions());
-    byte_pairs(rows, (a, b), (x, y), |row, x, y| found[row] = J::of(without_blanks(x), without_blanks(y)));
+    byte_pairs(rows, (a, b), (x, y), |row, x, y| {
+        found[row] = match (x.first(), y.first()) {
+            // Mostly the first bytes tell, of which neither is a blank at the end.
+            (Some(x), Some(y)) if x != y && *x != b' ' && *y != b' ' => J::of(x, y),
+            _ => J::of(without_blanks(x), without_blanks(y)),
+        }
+    });
     true
 }
 

@@ -13,6 +13,13 @@ pub const fn form(function: Oid) -> Option<VectorFn> {
         1088 | 2055 | 1155 | 1103 | 1723 | 296 | 1691 | 717 | 72 | 2339 | 2365 => compare::plain::le,
         1089 | 2057 | 1157 | 1104 | 1720 | 297 | 57 | 1638 | 73 | 2341 | 2367 => compare::plain::gt,
         1090 | 2056 | 1156 | 1105 | 1721 | 298 | 1692 | 1639 | 74 | 2342 | 2368 => compare::plain::ge,
+        // Comparisons of integers of any widths, where they are called by name (x = ANY (…)).
+        63 | 65 | 158 | 159 | 467 | 474 | 852 | 1850 | 1856 => compare::plain::eq,
+        144 | 145 | 164 | 165 | 468 | 475 | 853 | 1851 | 1857 => compare::plain::ne,
+        64 | 66 | 160 | 161 | 469 | 476 | 854 | 1852 | 1858 => compare::plain::lt,
+        148 | 149 | 166 | 167 | 471 | 478 | 856 | 1854 | 1860 => compare::plain::le,
+        146 | 147 | 162 | 163 | 470 | 477 | 855 | 1853 | 1859 => compare::plain::gt,
+        150 | 151 | 168 | 169 | 472 | 479 | 857 | 1855 | 1861 => compare::plain::ge,
         67 => compare::text::eq,
         157 => compare::text::ne,
         740 => compare::text::lt,

@@ -32,7 +32,7 @@ impl Random {
 
 /// Types of arguments, by the names of functions that take them. None: it is a type that nothing is known of here.
 fn kinds(name: &str, count: usize) -> Option<Vec<&'static str>> {
-    const PREFIXES: [(&str, &str, &str); 24] = [
+    const PREFIXES: [(&str, &str, &str); 29] = [
         ("date_pli", "date", "int4"),
         ("date_mii", "date", "int4"),
         ("date_eq_timestamp", "date", "timestamp"),
@@ -53,6 +53,11 @@ fn kinds(name: &str, count: usize) -> Option<Vec<&'static str>> {
         ("bpchar", "text", "text"),
         ("text", "text", "text"),
         ("int84", "int8", "int4"),
+        ("int82", "int8", "int2"),
+        ("int28", "int2", "int8"),
+        ("int24", "int2", "int4"),
+        ("int42", "int4", "int2"),
+        ("int2", "int2", "int2"),
         ("int48", "int4", "int8"),
         ("int4", "int4", "int4"),
         ("int8", "int8", "int8"),
