@@ -1,15 +1,20 @@
 //! Window functions over input that is sorted by partition and order.
+//!
+//! Of a partition no more rows are kept than the functions look at: where they look at nothing behind the current row's
+//! peers, one part of the partition after the other is read, computed and given out; where frames of ROWS move, the rows that
+//! the next frame begins with stay for the next part.
 
 mod aggregates;
 mod frames;
 
-use self::aggregates::FrameAggregate;
-use self::frames::{FrameEnd, FrameFinder, Partition, PeerPosition, check_offset, has_offset};
+use self::aggregates::{FrameAggregate, outlives_value};
+use self::frames::{FrameEnd, FrameFinder, FrameOffsets, Partition, PeerPosition, has_offset};
 use super::context::*;
 use super::expr::Evaluate;
 use super::sort::compare_values;
 use super::state::UnaryInput;
 use kilndb_base::{Error, Result};
+use kilndb_bind::ir::FrameMode;
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{CFrameBound, Op, RunCondition, SortSpec, WindowFn, WindowPlan};
 use kilndb_types::Datum;
@@ -21,9 +26,16 @@ pub(crate) struct WindowState {
     /// The number of values of one input row.
     width: usize,
     rows: Vec<Datum>,
+    /// How many rows there are in `rows`.
+    read: usize,
+    /// Of the rows from `first` on: their results.
     results: Vec<Datum>,
+    first: usize,
+    /// The row behind the last one that has results.
     count: usize,
     next: usize,
+    /// The next part is of the same partition.
+    goes_on: bool,
     /// The input is at its end, or no more rows are of use.
     done: bool,
     /// The next row of the input's batch.
@@ -34,6 +46,8 @@ pub(crate) struct WindowState {
     /// How many rows of the partition were given out, and of how many groups of peers they were.
     rows_before: usize,
     groups_before: usize,
+    /// The keys of the partition that is read, where they are no columns.
+    partition_keys: Vec<Datum>,
     /// The aggregates, which go on from one part of a partition to the next.
     aggregates: Vec<FrameAggregate>,
 }
@@ -65,11 +79,31 @@ fn numbers_rows(plan: &WindowPlan) -> bool {
 fn runs(plan: &WindowPlan) -> bool {
     use WindowFunction as W;
     let looks_back = |f: &WindowFn| {
-        f.is_aggregate || matches!(f.function, Some(FunctionKind::Window(W::RowNumber | W::Rank | W::DenseRank)))
+        f.is_aggregate && outlives_value(f)
+            || matches!(f.function, Some(FunctionKind::Window(W::RowNumber | W::Rank | W::DenseRank)))
     };
     plan.exclude == 0
         && matches!((&plan.start, &plan.end), (CFrameBound::UnboundedPreceding, CFrameBound::CurrentRow))
         && plan.functions.iter().all(looks_back)
+}
+
+/// Does each row's result depend on nothing but the rows of a frame that moves with it, so that no rows before that frame
+/// need be kept, and none behind it be read?
+fn slides(plan: &WindowPlan) -> bool {
+    use WindowFunction as W;
+    let is_from_beginning = matches!(plan.start, CFrameBound::UnboundedPreceding);
+    let of_frame = |f: &WindowFn| match f.function {
+        // Of a frame from the beginning on only that is kept which has been gathered.
+        Some(FunctionKind::Window(W::FirstValue | W::LastValue | W::NthValue)) => !is_from_beginning,
+        Some(FunctionKind::Window(W::RowNumber)) => true,
+        _ => f.is_aggregate && (!is_from_beginning || outlives_value(f)),
+    };
+    plan.mode == FrameMode::Rows
+        && plan.exclude == 0
+        && plan.run.is_empty()
+        && !matches!(plan.end, CFrameBound::UnboundedFollowing)
+        && !(is_from_beginning && matches!(plan.end, CFrameBound::CurrentRow))
+        && plan.functions.iter().all(of_frame)
 }
 
 /// Does anything ask for the groups of peers?
@@ -91,9 +125,10 @@ struct KeyChange<'a> {
 }
 
 impl<'a> KeyChange<'a> {
-    fn new(specs: &'a [SortSpec]) -> KeyChange<'a> {
+    /// `keys`: those of the row before.
+    fn new(specs: &'a [SortSpec], keys: Vec<Datum>) -> KeyChange<'a> {
         let are_columns = specs.iter().all(|spec| matches!(spec.expr, CExpr::Slot(_)));
-        KeyChange { specs, are_columns, keys: Vec::new() }
+        KeyChange { specs, are_columns, keys }
     }
     /// Are the row's keys those of the row `before`? Without one there is nothing to compare with.
     fn is_same(
@@ -184,15 +219,19 @@ impl WindowState {
             },
             unary,
             rows: Vec::new(),
+            read: 0,
             results: Vec::new(),
+            first: 0,
             count: 0,
             next: 0,
+            goes_on: false,
             done: false,
             position: 0,
             numbers: RowNumbers::default(),
             most: Vec::new(),
             rows_before: 0,
             groups_before: 0,
+            partition_keys: Vec::new(),
             aggregates: Vec::new(),
         }
     }
@@ -200,8 +239,9 @@ impl WindowState {
         self.unary.rescan(rt);
         self.rows.clear();
         self.results.clear();
-        self.count = 0;
-        self.next = 0;
+        (self.read, self.first, self.count, self.next) = (0, 0, 0, 0);
+        self.goes_on = false;
+        self.partition_keys.clear();
         self.done = false;
         self.position = 0;
         self.numbers = RowNumbers::default();
@@ -221,6 +261,7 @@ impl WindowState {
             return self.number_rows(plan, out, rt, cx);
         }
         let (width, extra) = (self.width, plan.functions.len());
+        let slides = slides(plan);
         while !out.full() {
             if self.next >= self.count {
                 if self.done || !self.next_part(plan, rt, cx)? {
@@ -230,14 +271,20 @@ impl WindowState {
             }
             let i = self.next;
             self.next += 1;
-            if !self.is_within(plan, &self.results[i * extra..(i + 1) * extra]) {
+            let results = (i - self.first) * extra..(i - self.first + 1) * extra;
+            if !self.is_within(plan, &self.results[results.clone()]) {
                 // The functions do not sink again before the partition's end.
                 self.next = self.count;
                 self.done |= plan.partition.is_empty();
                 continue;
             }
-            move_values(&mut self.rows[i * width..(i + 1) * width], &mut out.data);
-            move_values(&mut self.results[i * extra..(i + 1) * extra], &mut out.data);
+            let row = &mut self.rows[i * width..(i + 1) * width];
+            match slides {
+                // Later frames begin with it.
+                true => out.data.extend_from_slice(row),
+                false => move_values(row, &mut out.data),
+            }
+            move_values(&mut self.results[results], &mut out.data);
             out.end_row();
         }
         Ok(())
@@ -319,100 +366,135 @@ impl WindowState {
     /// Reads the next partition, or as much of it as can be computed, and computes the functions for it; false: there is
     /// none.
     fn next_part(&mut self, plan: &WindowPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let begins = !self.goes_on;
+        // Of no rows nobody asks for offsets.
+        if begins && !self.has_row(rt, cx)? {
+            return Ok(false);
+        }
+        let offsets = FrameOffsets::of(plan, rt, cx)?;
+        let slide = slides(plan).then(|| offsets.reach(plan));
+        self.forget_rows(slide.map_or(0, |(back, _)| back.saturating_add(1)));
         let mut part =
             Partition { rows_before: self.rows_before, groups_before: self.groups_before, ..Partition::default() };
         let mut order = Vec::new();
-        let is_over = self.read_part(plan, &mut part, &mut order, rt, cx)?;
-        if self.count == 0 {
-            return Ok(false);
+        // So many rows at once that keeping those that stay costs little.
+        let enough = slide.map(|(back, ahead)| back.max(BATCH_ROWS).saturating_add(ahead).saturating_add(self.first));
+        let is_over = self.read_part(plan, &mut part, (&mut order, enough), rt, cx)?;
+        self.count = match slide {
+            Some((_, ahead)) if !is_over => self.read - ahead,
+            _ => self.read,
+        };
+        self.next = self.first;
+        self.goes_on = !is_over;
+        if self.count == self.first {
+            // The partition has ended where the last part did; others may follow.
+            return Ok(!self.done);
         }
         self.results.clear();
-        self.results.resize(self.count * plan.functions.len(), Datum::Null);
-        if self.aggregates.is_empty() || part.rows_before == 0 {
+        self.results.resize((self.count - self.first) * plan.functions.len(), Datum::Null);
+        if begins || self.aggregates.is_empty() {
             self.aggregates = plan.functions.iter().map(|f| FrameAggregate::new(plan, f)).collect();
         }
         let mut found = FrameFinder::new(plan, &part, &order);
-        self.compute(&mut found, rt, cx)?;
-        if is_over {
-            (self.rows_before, self.groups_before) = (0, 0);
-        } else {
-            self.rows_before += part.rows;
-            self.groups_before += part.bounds.len().saturating_sub(1);
-            self.aggregates.iter_mut().for_each(FrameAggregate::renumber);
-        }
+        self.compute((&mut found, &offsets), rt, cx)?;
+        self.groups_before += part.bounds.len().saturating_sub(1);
         Ok(true)
     }
 
-    /// Reads rows up to the end of the partition (true), or of one of its groups of peers. `order` gets the values of the
-    /// ORDER BY expression where frames are found by them.
+    /// Is there one more row of the input, at `position` of its batch?
+    fn has_row(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+        if self.position >= self.unary.buffer.rows {
+            self.position = 0;
+            if self.done || !self.unary.fill(BATCH_ROWS, rt, cx)? {
+                self.unary.buffer.clear();
+                self.done = true;
+            }
+        }
+        Ok(!self.done)
+    }
+
+    /// Makes room for the next part: of the last one the last `kept` rows stay, and those that have no results yet.
+    fn forget_rows(&mut self, kept: usize) {
+        let gone = if self.goes_on { self.count.saturating_sub(kept) } else { self.read };
+        if gone < self.read {
+            self.rows.drain(..gone * self.width);
+        } else {
+            self.rows.clear();
+        }
+        self.read -= gone;
+        self.first = self.count.saturating_sub(gone);
+        if self.goes_on {
+            self.rows_before += gone;
+            self.aggregates.iter_mut().for_each(|a| a.renumber(gone));
+        } else {
+            (self.rows_before, self.groups_before) = (0, 0);
+        }
+    }
+
+    /// Reads rows up to the end of the partition (true), or of one of its groups of peers, or until there are `enough` rows.
+    /// `order` gets the values of the ORDER BY expression where frames are found by them.
     fn read_part(
         &mut self,
         plan: &WindowPlan,
         part: &mut Partition,
-        order: &mut Vec<Datum>,
+        (order, enough): (&mut Vec<Datum>, Option<usize>),
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let (runs, has_groups) = (runs(plan), needs_groups(plan));
         let needs_values = frames::frames_need_values(plan);
-        let (mut partitions, mut groups) = (KeyChange::new(&plan.partition), KeyChange::new(&plan.order));
+        let mut partitions = KeyChange::new(&plan.partition, std::mem::take(&mut self.partition_keys));
+        let mut groups = KeyChange::new(&plan.order, Vec::new());
         let width = self.width;
-        self.rows.clear();
-        (self.count, self.next) = (0, 0);
         let is_over = loop {
-            if self.position >= self.unary.buffer.rows {
-                self.position = 0;
-                if !self.unary.fill(BATCH_ROWS, rt, cx)? {
-                    self.unary.buffer.clear();
-                    self.done = true;
-                    break true;
-                }
+            if enough.is_some_and(|enough| self.read >= enough) {
+                break false;
+            }
+            if !self.has_row(rt, cx)? {
+                break true;
             }
             let row = self.unary.buffer.row(self.position);
-            let before = self.count.checked_sub(1).map(|at| &self.rows[at * width..(at + 1) * width]);
+            let before = self.read.checked_sub(1).map(|at| &self.rows[at * width..(at + 1) * width]);
             if !plan.partition.is_empty() && !partitions.is_same(before, row, rt, cx)? && before.is_some() {
                 break true;
             }
             let is_peer = has_groups && groups.is_same(before, row, rt, cx)?;
             if !is_peer {
-                if runs && self.count >= BATCH_ROWS {
+                if runs && self.read >= BATCH_ROWS {
                     break false;
                 }
                 if has_groups {
-                    part.bounds.push(self.count);
+                    part.bounds.push(self.read);
                 }
             }
             if let (true, Some(k)) = (needs_values, plan.order.first()) {
                 order.push(k.expr.eval(row, rt, cx)?);
             }
             move_values(values_of(&mut self.unary.buffer, self.position), &mut self.rows);
-            self.count += 1;
+            self.read += 1;
             self.position += 1;
         };
         if has_groups {
-            part.bounds.push(self.count);
+            part.bounds.push(self.read);
         }
-        part.rows = self.count;
+        part.rows = self.read;
+        self.partition_keys = partitions.keys;
         Ok(is_over)
     }
 
-    /// Computes the functions for all rows of a partition.
-    fn compute(&mut self, frames: &mut FrameFinder<'_>, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+    /// Computes the functions for the rows that are to have results.
+    fn compute(
+        &mut self,
+        (frames, offsets): (&mut FrameFinder<'_>, &FrameOffsets),
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let (plan, partition) = (frames.plan, frames.partition);
-        let offsets = |b: &CFrameBound, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Datum> {
-            match b {
-                CFrameBound::Preceding(e) | CFrameBound::Following(e) => e.eval(&[], rt, cx),
-                _ => Ok(Datum::Null),
-            }
-        };
-        let (start_offset, end_offset) = (offsets(&plan.start, rt, cx)?, offsets(&plan.end, rt, cx)?);
-        check_offset(&plan.start, &start_offset, "starting")?;
-        check_offset(&plan.end, &end_offset, "ending")?;
         let uses_frame = plan.functions.iter().any(uses_frame);
         let mut results = self.results.iter_mut();
         let mut place = PeerPosition { row: 0, group: 0 };
-        for row in 0..partition.rows {
-            if row % 1024 == 0 {
+        for row in self.first..self.count {
+            if row % BATCH_ROWS == 0 {
                 cx.park.checkpoint()?;
             }
             place.row = row;
@@ -421,8 +503,8 @@ impl WindowState {
             }
             let mut frame = (row, row);
             if uses_frame {
-                let start = frames.edge(&plan.start, &start_offset, place, FrameEnd::Start, cx)?;
-                let end = frames.edge(&plan.end, &end_offset, place, FrameEnd::End, cx)?;
+                let start = frames.edge(&plan.start, &offsets.start, place, FrameEnd::Start, cx)?;
+                let end = frames.edge(&plan.end, &offsets.end, place, FrameEnd::End, cx)?;
                 frame = (start, end.max(start));
             }
             let current = CurrentRow { plan, partition, rows: &self.rows, width: self.width, place, frame };

@@ -46,6 +46,10 @@ pub trait Accumulator: Send {
     /// Takes in the arguments of one row; NULLs are passed through.
     fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()>;
     fn finish(&mut self, ctx: &EvalContext) -> Result<Datum>;
+    /// Does it still have all that it has gathered when it has been finished, so that more rows may come?
+    fn outlives_finish(&self) -> bool {
+        true
+    }
     /// Takes a row out again that came through [`Accumulator::add`]: afterwards it is as if it had never come. Rows leave
     /// in the order in which they came. False: it cannot, and must be made anew from the rows that stay.
     fn remove(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<bool> {
@@ -566,6 +570,9 @@ impl Accumulator for ArrayAgg {
         }
         let elements = std::mem::take(&mut self.elements);
         Ok(Datum::Array(Arc::new(Array { element_type: self.element_type, dims, elements })))
+    }
+    fn outlives_finish(&self) -> bool {
+        false
     }
 }
 

@@ -15,6 +15,11 @@ use kilndb_types::Datum;
 use kilndb_types::aggregates::Accumulator;
 use kilndb_types::functions::FunctionKind;
 
+/// May more rows come after a value of the aggregate has been asked for?
+pub(super) fn outlives_value(f: &WindowFn) -> bool {
+    matches!(f.function, Some(FunctionKind::Aggregate(make)) if make(&f.arg_types).outlives_finish())
+}
+
 /// An aggregate of the rows `start..end`.
 pub(super) struct FrameAggregate {
     acc: Option<Box<dyn Accumulator>>,
@@ -34,14 +39,14 @@ pub(super) struct FrameAggregate {
 impl FrameAggregate {
     pub fn new(plan: &WindowPlan, f: &WindowFn) -> FrameAggregate {
         let moves = plan.exclude == 0 && !f.varies && !matches!(plan.start, CFrameBound::UnboundedPreceding);
-        // array_agg gives its state away when it finishes.
-        let grows = plan.exclude == 0 && &*f.name != "array_agg";
+        let grows = plan.exclude == 0 && outlives_value(f);
         FrameAggregate { acc: None, start: 0, end: 0, value: None, moves, grows, looked: 0, arguments: Vec::new() }
     }
 
-    /// The rows behind those that it has are numbered from 0 on from here.
-    pub fn renumber(&mut self) {
-        (self.start, self.end) = (0, 0);
+    /// The first `rows` rows are gone: the one behind them has the number 0 from here on. Of a frame that begins with the
+    /// partition, what has been gathered of them stays.
+    pub fn renumber(&mut self, rows: usize) {
+        (self.start, self.end) = (self.start.saturating_sub(rows), self.end.saturating_sub(rows));
         self.value = None;
     }
 

@@ -1,6 +1,7 @@
 //! The frames of a partition's rows.
 
-use crate::context::ExecContext;
+use crate::context::{ExecContext, RunState};
+use crate::expr::Evaluate;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::FrameMode;
 use kilndb_plan::{CFrameBound, SortSpec, WindowPlan};
@@ -41,7 +42,39 @@ pub(super) fn frames_need_values(plan: &WindowPlan) -> bool {
     plan.mode == FrameMode::Range && (has_offset(&plan.start) || has_offset(&plan.end))
 }
 
-pub(super) fn check_offset(b: &CFrameBound, d: &Datum, which: &str) -> Result<()> {
+/// The offsets of a frame's bounds; NULL for a bound that has none.
+pub(super) struct FrameOffsets {
+    pub start: Datum,
+    pub end: Datum,
+}
+
+impl FrameOffsets {
+    pub fn of(plan: &WindowPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<FrameOffsets> {
+        let mut offset = |b: &CFrameBound| match b {
+            CFrameBound::Preceding(e) | CFrameBound::Following(e) => e.eval(&[], rt, cx),
+            _ => Ok(Datum::Null),
+        };
+        let (start, end) = (offset(&plan.start)?, offset(&plan.end)?);
+        check_offset(&plan.start, &start, "starting")?;
+        check_offset(&plan.end, &end, "ending")?;
+        Ok(FrameOffsets { start, end })
+    }
+    /// How many rows before and behind the current one the bounds of a frame of ROWS are, at most.
+    pub fn reach(&self, plan: &WindowPlan) -> (usize, usize) {
+        let (mut back, mut ahead) = (0, 0);
+        for (bound, offset) in [(&plan.start, &self.start), (&plan.end, &self.end)] {
+            let rows = if let Datum::Int8(n) = offset { usize::try_from(*n).unwrap_or(0) } else { 0 };
+            match bound {
+                CFrameBound::Preceding(_) => back = back.max(rows),
+                CFrameBound::Following(_) => ahead = ahead.max(rows),
+                _ => {}
+            }
+        }
+        (back, ahead)
+    }
+}
+
+fn check_offset(b: &CFrameBound, d: &Datum, which: &str) -> Result<()> {
     if !has_offset(b) {
         return Ok(());
     }

@@ -102,6 +102,9 @@ impl Accumulator for Box<dyn Accumulator> {
     fn finish(&mut self, ctx: &EvalContext) -> Result<Datum> {
         (**self).finish(ctx)
     }
+    fn outlives_finish(&self) -> bool {
+        (**self).outlives_finish()
+    }
     fn remove(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<bool> {
         (**self).remove(args, ctx)
     }
