@@ -165,14 +165,19 @@ impl Planner<'_> {
         }
         let mut made_order = RowOrder::default();
         let rows = if groups.is_empty() { 1.0 } else { self.group_count(&groups, input.node.rows) };
+        // Within a group the rows are sorted by this, if they are sorted.
+        let mut presorted_by = Vec::new();
         // What is computed may be columns of what was computed below. EXPLAIN shows it as it was written.
         let mut computed = GroupedExpressions { groups: groups.clone(), aggs: aggs.clone(), keys: Vec::new() };
         if sorted {
             let ascending = |g: &Expr| SortKey { expr: g.clone(), descending: false, nulls_first: false };
-            let keys = match wanted.groups {
+            let mut keys: Vec<SortKey> = match wanted.groups {
                 Some(_) => wanted.order.to_vec(),
                 None => groups.iter().map(ascending).collect(),
             };
+            presorted_by = self.common_order(&aggs);
+            let are_new = |k: &&SortKey| !groups.iter().any(|g| kilndb_bind::same(g, &k.expr));
+            keys.extend(presorted_by.iter().filter(are_new).cloned());
             computed.keys.clone_from(&keys);
             // Who wants few groups does not want the arguments of all, one of which may fail.
             if rows_order.presorted(&keys) == 0
@@ -190,8 +195,10 @@ impl Planner<'_> {
             made_order = RowOrder::of_keys(&keys.iter().map_while(column).collect::<Vec<_>>());
         }
         let mut specs = Vec::new();
-        for a in &computed.aggs {
-            let ExprKind::Agg(call) = &a.kind else { continue };
+        for (a, written) in computed.aggs.iter().zip(&aggs) {
+            let (ExprKind::Agg(call), ExprKind::Agg(written)) = (&a.kind, &written.kind) else { continue };
+            let is_presorted = !written.distinct && begins_with(&presorted_by, &written.order);
+            let order = if is_presorted { &[] } else { &call.order[..] };
             let args = call.args.iter().map(|x| self.compile(x, &input.layout)).collect::<Result<Vec<_>>>()?;
             let filter = match &call.filter {
                 Some(f) => Some(self.compile(f, &input.layout)?),
@@ -207,7 +214,7 @@ impl Planner<'_> {
                 result: a.ty,
                 filter,
                 distinct: call.distinct,
-                order: self.sort_specs(&call.order, &input.layout)?,
+                order: self.sort_specs(order, &input.layout)?,
                 direct_args: call.direct_args,
                 within_group: call.direct_args < call.args.len()
                     && !call.order.is_empty()
@@ -286,6 +293,20 @@ impl Planner<'_> {
         Ok((self.by_partition(planned), made_order))
     }
 
+    /// The order that the rows of a group are wanted in by the first aggregate that wants one: others may want the same. None: that
+    /// cannot be told before.
+    fn common_order(&self, aggs: &[Expr]) -> Vec<SortKey> {
+        let of = |a: &Expr| match &a.kind {
+            ExprKind::Agg(call) if !call.distinct && call.direct_args == 0 && !call.order.is_empty() => {
+                Some(call.order.clone())
+            }
+            _ => None,
+        };
+        let is_known = |order: &Vec<SortKey>| !order.iter().any(|k| k.expr.is_volatile() || k.expr.has_sublink());
+        let may = self.catalog.planner_settings().presorted_aggregate;
+        aggs.iter().find_map(of).filter(|order| may && is_known(order)).unwrap_or_default()
+    }
+
     /// The nodes above show the columns of grouped rows as what they stand for.
     fn name_grouped(&self, rel: u32, groups: &[Expr], aggs: &[Expr]) {
         let Some(names) = &self.names else { return };
@@ -314,6 +335,14 @@ pub(super) fn distinct_aggregates(e: &Expr, out: &mut Vec<Expr>) {
         return;
     }
     e.for_children(&mut |c| distinct_aggregates(c, out));
+}
+
+/// Are rows that are sorted by `order` sorted by `wanted`, too?
+fn begins_with(order: &[SortKey], wanted: &[SortKey]) -> bool {
+    let is_same = |(a, b): (&SortKey, &SortKey)| {
+        (a.descending, a.nulls_first) == (b.descending, b.nulls_first) && kilndb_bind::same(&a.expr, &b.expr)
+    };
+    wanted.len() <= order.len() && order.iter().zip(wanted).all(is_same)
 }
 
 fn collect_aggregates<'e>(e: &'e Expr, out: &mut Vec<&'e AggCall>) {

@@ -249,6 +249,7 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     setting("enable_partition_pruning").effect(|s, v| s.planner_settings().partition_pruning = is_on(v)),
     setting("enable_group_by_reordering").effect(|s, v| s.planner_settings().group_by_reordering = is_on(v)),
     setting("enable_distinct_reordering").effect(|s, v| s.planner_settings().distinct_reordering = is_on(v)),
+    setting("enable_presorted_aggregate").effect(|s, v| s.planner_settings().presorted_aggregate = is_on(v)),
     setting("enable_self_join_elimination").effect(|s, v| s.planner_settings().self_join_elimination = is_on(v)),
     setting("enable_hashagg").effect(|s, v| s.planner_settings().hashagg = is_on(v)),
     setting("seq_page_cost").effect(|s, v| s.planner_settings().costs.seq_page = real(v)),
