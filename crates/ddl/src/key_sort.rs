@@ -284,7 +284,8 @@ impl KeySource<'_> {
 /// Of two sources with the same first bytes of their keys, does the entry of `a` come first?
 fn comes_first(sources: &[KeySource<'_>], a: u32, b: u32) -> bool {
     let ((a, a_rid, _), (b, b_rid, _)) = (sources[a as usize].entry(), sources[b as usize].entry());
-    (a, a_rid) < (b, b_rid)
+    // Keys of the same length that are no longer than their first bytes are the same.
+    if a.len() == b.len() && a.len() <= size_of::<u64>() { a_rid < b_rid } else { (a, a_rid) < (b, b_rid) }
 }
 
 /// What sorters have, in order.

@@ -1,7 +1,7 @@
 //! Sorts records by the bytes of their keys.
 //!
-//! Records lie in blocks; what is sorted are [`SortEntry`]s, which have eight bytes of their keys: those behind the bytes that
-//! are the same in all keys. Entries are dealt out by the first bits in which they differ until few are left, which are then
+//! Records lie in blocks; what is sorted are [`SortEntry`]s, which have eight bytes of their keys: the first that are not the
+//! same in all keys ([`TellingBytes`]). Entries are dealt out by the first bits in which they differ until few are left, which are then
 //! sorted by comparing. Runs on disk are merged as they are read. Equal keys keep their order of arrival: runs are numbered
 //! in that order, and so are blocks. Between the pieces of its work the statement may give way.
 
@@ -18,6 +18,8 @@ const SEGMENT: usize = 16 * 1024;
 const DEALT_MIN: usize = 1024;
 /// The smallest read buffer of a run in a merge.
 const RUN_BUFFER_BYTES: usize = 16 * 1024;
+/// So many runs are merged at once, if there is memory for their buffers: each merge more writes all records once more.
+const MERGED_RUNS_MAX: usize = 256;
 /// Entries are dealt out by so many bits at once.
 const RADIX_BITS: u32 = 8;
 
@@ -29,30 +31,81 @@ struct SortEntry {
     at: u32,
 }
 
-/// The first eight bytes of a key behind those that all keys have, zeros where it is shorter.
-fn prefix_of(key: &[u8], shared: usize) -> u64 {
+/// So many of a key's first bytes are looked at to find those that tell keys apart.
+const LOOKED_BYTES: usize = 32;
+
+/// The first eight bytes of a key, zeros where it is shorter.
+fn first_bytes(key: &[u8]) -> u64 {
     let mut first = [0; 8];
-    let key = key.get(shared..).unwrap_or(&[]);
     let n = key.len().min(8);
     first[..n].copy_from_slice(&key[..n]);
     u64::from_be_bytes(first)
 }
 
-/// How many of the first bytes are the same in all keys.
-#[derive(Default)]
-struct SharedBytes {
-    first: Option<u64>,
-    /// The bits of the first eight bytes that are not the same in all keys.
-    differing: u64,
+/// The first positions at which keys differ. Of two keys the bytes at these positions tell the order, unless they are the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct TellingBytes {
+    positions: [u8; 8],
+    count: usize,
+    /// There may be others behind these.
+    has_more: bool,
 }
 
-impl SharedBytes {
-    fn add(&mut self, prefix: u64) {
-        self.differing |= prefix ^ *self.first.get_or_insert(prefix);
+impl TellingBytes {
+    const FIRST: TellingBytes = TellingBytes { positions: [0, 1, 2, 3, 4, 5, 6, 7], count: 8, has_more: true };
+
+    /// The key's bytes at these positions, as a number that orders like them, zeros where the key is shorter.
+    #[inline]
+    fn prefix_of(&self, key: &[u8]) -> u64 {
+        let first = usize::from(self.positions[0]);
+        if self.count == 8 && usize::from(self.positions[7]) == first + 7 {
+            return first_bytes(key.get(first..).unwrap_or(&[]));
+        }
+        let mut prefix = [0; 8];
+        for (byte, at) in prefix.iter_mut().zip(&self.positions[..self.count]) {
+            *byte = key.get(usize::from(*at)).copied().unwrap_or(0);
+        }
+        u64::from_be_bytes(prefix)
     }
-    /// Keys that are shorter count as if zeros followed: comparing whole keys tells them apart where that matters.
-    fn count(&self) -> usize {
-        self.differing.leading_zeros() as usize / 8
+}
+
+/// The bits of the first bytes that are not the same in all keys. Keys that are shorter count as if zeros followed: comparing
+/// whole keys tells them apart where that matters.
+#[derive(Default)]
+struct DifferingBits {
+    first: Option<[u128; 2]>,
+    differing: [u128; 2],
+}
+
+impl DifferingBits {
+    fn add(&mut self, key: &[u8]) {
+        let mut bytes = [0; LOOKED_BYTES];
+        let n = key.len().min(LOOKED_BYTES);
+        bytes[..n].copy_from_slice(&key[..n]);
+        let half = |from: usize| {
+            let mut half = [0; 16];
+            half.copy_from_slice(&bytes[from..from + 16]);
+            u128::from_le_bytes(half)
+        };
+        let words = [half(0), half(16)];
+        let first = self.first.get_or_insert(words);
+        for ((differing, first), word) in self.differing.iter_mut().zip(first).zip(words) {
+            *differing |= *first ^ word;
+        }
+    }
+    /// `longest`: how many bytes a key has at most.
+    fn telling(&self, longest: usize) -> TellingBytes {
+        let bytes = self.differing.map(u128::to_le_bytes);
+        let mut found = TellingBytes { positions: [0; 8], count: 0, has_more: longest > LOOKED_BYTES };
+        for (at, _) in bytes.as_flattened().iter().enumerate().filter(|(_, byte)| **byte != 0) {
+            if found.count == found.positions.len() {
+                found.has_more = true;
+                break;
+            }
+            found.positions[found.count] = at as u8;
+            found.count += 1;
+        }
+        found
     }
 }
 
@@ -64,8 +117,8 @@ struct SortMemory {
     bytes: usize,
     /// The length of all keys, if it is the same.
     uniform: Option<usize>,
-    /// The bytes before those in the entries' prefixes.
-    skipped: usize,
+    /// What the entries' prefixes have.
+    telling: Option<TellingBytes>,
     /// Once sorted, the groups of entries in their order. One of more than [`SEGMENT`] entries, whose prefixes are all the
     /// same, consists of segments that are still to be merged.
     groups: Vec<Range<usize>>,
@@ -83,10 +136,9 @@ impl SortMemory {
     }
     /// Is the prefix all of the key that is not the same in all keys?
     fn is_short(&self) -> bool {
-        self.uniform.is_some_and(|n| n <= self.skipped + 8)
+        self.uniform.is_some() && self.telling.is_some_and(|telling| !telling.has_more)
     }
-    /// Returns the first eight bytes of the key.
-    fn push(&mut self, key: &[u8], values: &[Datum], block_bytes: usize) -> Result<u64> {
+    fn push(&mut self, key: &[u8], values: &[Datum], block_bytes: usize) -> Result<()> {
         if self.blocks.last().is_none_or(|b| b.len() >= block_bytes) {
             self.blocks.push(Vec::new());
         }
@@ -100,19 +152,19 @@ impl SortMemory {
         } else if self.uniform != Some(key.len()) {
             self.uniform = None;
         }
-        let prefix = prefix_of(key, 0);
+        let prefix = TellingBytes::FIRST.prefix_of(key);
         self.entries.push(SortEntry { prefix, block: number as u32, at: at as u32 });
-        Ok(prefix)
+        Ok(())
     }
 
-    /// Sorts the entries, whose keys all begin with the same bytes, so many.
-    fn sort(&mut self, shared: usize, io: SpillIo<'_>) -> Result<()> {
+    /// Sorts the entries, whose keys are told apart by these bytes first.
+    fn sort(&mut self, telling: TellingBytes, io: SpillIo<'_>) -> Result<()> {
         let mut entries = std::mem::take(&mut self.entries);
-        self.skipped = shared;
+        self.telling = Some(telling);
         self.groups.clear();
-        if shared > 0 {
+        if telling.positions != TellingBytes::FIRST.positions {
             for piece in entries.chunks_mut(SEGMENT) {
-                piece.iter_mut().for_each(|e| e.prefix = prefix_of(self.key(*e), shared));
+                piece.iter_mut().for_each(|e| e.prefix = telling.prefix_of(self.key(*e)));
                 io.park.checkpoint()?;
             }
         }
@@ -250,20 +302,20 @@ struct SortMerge {
     sources: Vec<MergeSource>,
     /// None: nothing has been read.
     heap: Option<MergeHeap>,
-    /// The bytes of keys before those in prefixes.
-    skipped: usize,
+    /// What prefixes have of the keys.
+    telling: TellingBytes,
 }
 
 impl SortMerge {
-    fn new(sources: Vec<MergeSource>, skipped: usize) -> SortMerge {
-        SortMerge { sources, heap: None, skipped }
+    fn new(sources: Vec<MergeSource>, telling: TellingBytes) -> SortMerge {
+        SortMerge { sources, heap: None, telling }
     }
     /// The prefix of a source's present record; None if it has none.
     fn note(&mut self, source: u32, memory: &SortMemory, io: SpillIo<'_>) -> Result<Option<u64>> {
         Ok(match &mut self.sources[source as usize] {
             MergeSource::Segment { next, end } => (next < end).then(|| memory.entries[*next].prefix),
             MergeSource::Run { file, cursor } => {
-                cursor.advance(file, io)?.then(|| prefix_of(cursor.key(), self.skipped))
+                cursor.advance(file, io)?.then(|| self.telling.prefix_of(cursor.key()))
             }
         })
     }
@@ -340,7 +392,8 @@ impl SortedRecords {
                 let segments = next.clone().step_by(SEGMENT);
                 let segments =
                     segments.map(|from| MergeSource::Segment { next: from, end: (from + SEGMENT).min(next.end) });
-                *merge = Some(SortMerge::new(segments.collect(), memory.skipped));
+                let telling = memory.telling.unwrap_or(TellingBytes::FIRST);
+                *merge = Some(SortMerge::new(segments.collect(), telling));
             }
         }
     }
@@ -358,7 +411,9 @@ impl SortedRecords {
 pub struct Sorter {
     budget_bytes: usize,
     memory: SortMemory,
-    shared: SharedBytes,
+    differing: DifferingBits,
+    /// The bytes of the longest key.
+    longest: usize,
     /// Runs on disk: those of level n are merges of runs of level n − 1, and older than all of these.
     levels: Vec<Vec<SpillFile>>,
     sorted: Option<SortedRecords>,
@@ -372,7 +427,8 @@ impl Sorter {
         Sorter {
             budget_bytes,
             memory: SortMemory::default(),
-            shared: SharedBytes::default(),
+            differing: DifferingBits::default(),
+            longest: 0,
             levels: Vec::new(),
             sorted: None,
             peak_bytes: 0,
@@ -388,7 +444,9 @@ impl Sorter {
 
     pub fn push(&mut self, key: &[u8], values: &[Datum], io: SpillIo<'_>) -> Result<()> {
         let block_bytes = (self.budget_bytes / 16).clamp(4096, 256 * 1024);
-        self.shared.add(self.memory.push(key, values, block_bytes)?);
+        self.memory.push(key, values, block_bytes)?;
+        self.differing.add(key);
+        self.longest = self.longest.max(key.len());
         self.peak_bytes = self.peak_bytes.max(self.memory.bytes);
         if self.memory.bytes >= self.budget_bytes {
             self.write_run(io)?;
@@ -407,13 +465,13 @@ impl Sorter {
     }
 
     fn write_run(&mut self, io: SpillIo<'_>) -> Result<()> {
-        self.memory.sort(self.shared.count(), io)?;
+        self.memory.sort(self.telling(), io)?;
         let mut run = self.write(SortedRecords::of_memory(), io)?;
         // A later sort of the same size needs the file's buffer no more than this one.
         run.flush(io)?;
         self.memory.clear();
         self.disk_bytes += run.disk_bytes();
-        let most = (self.budget_bytes / RUN_BUFFER_BYTES).clamp(4, 64);
+        let most = (self.budget_bytes / RUN_BUFFER_BYTES).clamp(4, MERGED_RUNS_MAX);
         for level in 0.. {
             if self.levels.len() == level {
                 self.levels.push(Vec::new());
@@ -431,13 +489,16 @@ impl Sorter {
     fn merge_of(&self, runs: Vec<SpillFile>) -> SortedRecords {
         let buffer = self.budget_bytes / runs.len().max(1);
         let sources = runs.into_iter().map(|file| MergeSource::Run { file, cursor: SpillCursor::new(buffer) });
-        SortedRecords::Runs(SortMerge::new(sources.collect(), self.shared.count()))
+        SortedRecords::Runs(SortMerge::new(sources.collect(), self.telling()))
+    }
+    fn telling(&self) -> TellingBytes {
+        self.differing.telling(self.longest)
     }
 
     /// Ends the input; from now on [`Sorter::advance`] yields the rows.
     pub fn finish(&mut self, io: SpillIo<'_>) -> Result<()> {
         if self.levels.is_empty() {
-            self.memory.sort(self.shared.count(), io)?;
+            self.memory.sort(self.telling(), io)?;
             self.sorted = Some(SortedRecords::of_memory());
             return Ok(());
         }
@@ -512,6 +573,12 @@ mod tests {
         let alike = |x: u64| [b"the same beginning".as_slice(), &(x as u16 % 300).to_be_bytes()].concat();
         let equal = |_: u64| b"one".to_vec();
         let prefixes = |x: u64| vec![0; (x % 20) as usize];
+        // Two numbers, of each of which a few bytes differ; more bytes than a prefix has; and bytes behind those looked at.
+        let two =
+            |x: u64| [[1].as_slice(), &(x % 70_000).to_be_bytes(), &[1], &(x / 70_000 % 300).to_be_bytes()].concat();
+        let many = |x: u64| x.to_be_bytes().iter().flat_map(|byte| [7, byte % 3, 7, byte / 3 % 2]).collect();
+        let far = |x: u64| [[x as u8 % 5].as_slice(), &[9; 40], &(x as u16 % 40).to_be_bytes()].concat();
+        let ragged = |x: u64| [[3].as_slice(), &(x % 90).to_be_bytes()[..(x % 9) as usize], &[0, 4]].concat();
         let wide = |x: u64| [[1].as_slice(), &(x.wrapping_mul(x)).to_be_bytes()].concat();
         for (i, budget) in [1 << 15, 1 << 17, 1 << 24].into_iter().enumerate() {
             check(&format!("short{i}"), budget, 60_000, &short);
@@ -520,6 +587,10 @@ mod tests {
             check(&format!("equal{i}"), budget, 60_000, &equal);
             check(&format!("prefixes{i}"), budget, 60_000, &prefixes);
             check(&format!("wide{i}"), budget, 60_000, &wide);
+            check(&format!("two{i}"), budget, 60_000, &two);
+            check(&format!("many{i}"), budget, 60_000, &many);
+            check(&format!("far{i}"), budget, 60_000, &far);
+            check(&format!("ragged{i}"), budget, 60_000, &ragged);
         }
         check("none", 1 << 20, 0, &short);
         check("one", 1 << 20, 1, &long);

@@ -10,6 +10,7 @@ use crate::directory::Relation;
 use crate::page::PAGE;
 use crate::txn::Transaction;
 use crate::wal::record::PageOp;
+use kilndb_base::bytes::put_prefixed;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 
@@ -19,9 +20,23 @@ const FILL: usize = PAGE * 9 / 10 - 64;
 struct TreeLevel {
     block: Option<u32>,
     low: Vec<u8>,
-    entries: Vec<Vec<u8>>,
+    /// The entries of the node that is being filled, as its image has them, and how many they are.
+    entries: Vec<u8>,
+    count: usize,
+    /// What they take on the page.
     bytes: usize,
     last_key: Vec<u8>,
+}
+
+impl TreeLevel {
+    fn has_room(&self, entry: &[u8]) -> bool {
+        self.bytes + entry.len() + 2 <= FILL || self.count <= 1
+    }
+    fn push(&mut self, entry: &[u8]) {
+        self.bytes += entry.len() + 2;
+        self.count += 1;
+        put_prefixed(&mut self.entries, entry);
+    }
 }
 
 impl Relation {
@@ -36,7 +51,7 @@ impl Relation {
         txn.begin_write()?;
         txn.logged_work |= self.logged();
         let mut levels = vec![TreeLevel::default()];
-        let mut n = 0u64;
+        let (mut n, mut bytes) = (0u64, Vec::new());
         for entry in entries {
             let (key, rid) = entry?;
             if key.len() > MAX_KEY {
@@ -47,17 +62,17 @@ impl Relation {
             }
             let rid = rid.to_u64();
             let level = &levels[0];
-            assert!(level.entries.is_empty() || level.last_key <= key, "an index is built from entries in order");
-            let bytes = node::build(&key, rid, None, 0);
-            if levels[0].bytes + bytes.len() + 2 > FILL && levels[0].entries.len() > 1 {
+            assert!(level.count == 0 || level.last_key <= key, "an index is built from entries in order");
+            bytes.clear();
+            node::build_into(&mut bytes, &key, rid, None, 0);
+            if !levels[0].has_room(&bytes) {
                 let last = &levels[0].last_key;
                 let p = last.iter().zip(&key).take_while(|(a, b)| a == b).count();
                 let separator = if p < key.len() { (key[..=p].to_vec(), 0) } else { (key.clone(), rid) };
                 self.close_node(&mut levels, 0, separator)?;
             }
             let level = &mut levels[0];
-            level.bytes += bytes.len() + 2;
-            level.entries.push(bytes);
+            level.push(&bytes);
             level.last_key = key;
             n += 1;
             if n.is_multiple_of(4096) {
@@ -68,8 +83,7 @@ impl Relation {
         let mut at = 0;
         loop {
             let level = std::mem::take(&mut levels[at]);
-            let refs: Vec<&[u8]> = level.entries.iter().map(Vec::as_slice).collect();
-            let image = node::image(0, &level.low, &[], &refs);
+            let image = node::image_of(0, &level.low, &[], &level.entries);
             if at + 1 == levels.len() && level.block.is_none() {
                 return self.write_node(0, at as u8, &image, None);
             }
@@ -97,23 +111,19 @@ impl Relation {
             &mut levels[at],
             TreeLevel { block: Some(next), low: fence.clone(), ..TreeLevel::default() },
         );
-        let refs: Vec<&[u8]> = old.entries.iter().map(Vec::as_slice).collect();
-        let image = node::image(next, &old.low, &fence, &refs);
+        let image = node::image_of(next, &old.low, &fence, &old.entries);
         self.write_node(block, at as u8, &image, None)?;
         if levels.len() == at + 1 {
             levels.push(TreeLevel::default());
         }
         if first {
-            let entry = node::build(&[], 0, Some(block), 0);
-            levels[at + 1].bytes += entry.len() + 2;
-            levels[at + 1].entries.push(entry);
+            levels[at + 1].push(&node::build(&[], 0, Some(block), 0));
         }
         let entry = node::build(&separator.0, separator.1, Some(next), 0);
-        if levels[at + 1].bytes + entry.len() + 2 > FILL && levels[at + 1].entries.len() > 1 {
+        if !levels[at + 1].has_room(&entry) {
             self.close_node(levels, at + 1, separator)?;
         }
-        levels[at + 1].bytes += entry.len() + 2;
-        levels[at + 1].entries.push(entry);
+        levels[at + 1].push(&entry);
         Ok(())
     }
 }

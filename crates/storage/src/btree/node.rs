@@ -43,6 +43,11 @@ pub(crate) struct KeyAndRow<'a>(pub &'a [u8], pub u64);
 
 pub fn build(key: &[u8], rid: u64, child: Option<u32>, stamp: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len() + 20);
+    build_into(&mut out, key, rid, child, stamp);
+    out
+}
+/// As [`build`], the entry appended to `out`.
+pub fn build_into(out: &mut Vec<u8>, key: &[u8], rid: u64, child: Option<u32>, stamp: u64) {
     let head = key.len() | if child.is_some() { CHILD } else { 0 } | if stamp != 0 { STAMPED } else { 0 };
     out.extend_from_slice(&(head as u16).to_le_bytes());
     out.extend_from_slice(&rid.to_le_bytes()[..6]);
@@ -53,7 +58,6 @@ pub fn build(key: &[u8], rid: u64, child: Option<u32>, stamp: u64) -> Vec<u8> {
         out.extend_from_slice(&stamp.to_le_bytes());
     }
     out.extend_from_slice(key);
-    out
 }
 /// Bytes of an entry before its key, if it has neither child nor stamp.
 pub(crate) const PLAIN_HEAD: usize = 8;
@@ -391,13 +395,19 @@ pub fn extend(p: &mut PageBytes, idx: usize, tail: &[u8]) -> Result<()> {
 /// A node's contents as a log image: right sibling u32, low and high fence (each with its length), entries (each with
 /// its length).
 pub fn image(right: u32, low: &[u8], high: &[u8], entries: &[&[u8]]) -> Vec<u8> {
+    let mut out = image_of(right, low, high, &[]);
+    for e in entries {
+        kilndb_base::bytes::put_prefixed(&mut out, e);
+    }
+    out
+}
+/// As [`image`], of entries that have been put one behind the other, each with its length.
+pub fn image_of(right: u32, low: &[u8], high: &[u8], entries: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(PAGE);
     out.extend_from_slice(&right.to_le_bytes());
     kilndb_base::bytes::put_prefixed(&mut out, low);
     kilndb_base::bytes::put_prefixed(&mut out, high);
-    for e in entries {
-        kilndb_base::bytes::put_prefixed(&mut out, e);
-    }
+    out.extend_from_slice(entries);
     out
 }
 /// Replaces the contents of a formatted node page.
