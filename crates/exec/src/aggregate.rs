@@ -240,8 +240,12 @@ impl AggregateState {
         values: Vec<Datum>,
         cx: &ExecContext<'_>,
     ) -> Result<Option<usize>> {
-        if !self.is_full && !self.table.has_room(key, &values, cx.hash_mem_bytes) {
-            let groups_leave = self.rows_taken >= ROWS_OF_GROUP_MIN * self.table.len() as u64;
+        // Once rows wait, the group of one of them must not be made of those that come later, though what aggregates keep may
+        // have gone to files meanwhile. If groups have left, all are read again.
+        let is_closed = self.waiting_rows.is_some() && self.left_groups.is_none();
+        if !self.is_full && (is_closed || !self.table.has_room(key, &values, cx.hash_mem_bytes)) {
+            // A thread's part can let no rows wait, so its groups leave however many rows they have had.
+            let groups_leave = self.is_part || self.rows_taken >= ROWS_OF_GROUP_MIN * self.table.len() as u64;
             if self.level == 0 && groups_leave && self.table.can_leave() {
                 // Groups of the batch at hand have been looked up already: they leave after that.
                 self.is_full = true;
@@ -253,6 +257,10 @@ impl AggregateState {
             }
         }
         Ok(Some(self.table.push(aggs, key, set, values, cx.work_mem_bytes)))
+    }
+    /// Does it take in any number of rows without more memory than it may have, if it is one thread's part?
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.table.can_leave()
     }
     /// To be called when no group's number is known any more: lets the groups leave if they must.
     fn make_room(&mut self, cx: &ExecContext<'_>) -> Result<()> {

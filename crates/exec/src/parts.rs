@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //! 1. The session and its helpers read with one snapshot, so that it does not matter which of them reads a row.
-//! 2. While there are parts, nothing is spilled: a part that has no more room ends, and the session goes on alone with
-//!    the rest of the table once it has taken in the others'.
+//! 2. While there are parts, no rows wait in files: a part that has no more room for groups ends, unless its groups can leave
+//!    (`super::aggregate`), and the session goes on alone with the rest of the table once it has taken in the others'.
 //!
 //! Must not know: what is aggregated.
 
@@ -40,7 +40,7 @@ use std::cell::Cell;
 
 /// A table with fewer blocks would be read before a helper has begun.
 const BLOCKS_MIN: u32 = 1024;
-/// Rows that joins make of one row of the table, at most, if several threads read it.
+/// Rows that joins make of one row of the table, at most, if several threads read it and their groups cannot leave.
 const PAIRS_MAX: u64 = 16;
 /// Blocks that are counted between two looks at the counter.
 const BLOCKS_AT_ONCE: u32 = 16;
@@ -184,7 +184,8 @@ fn share(
         NodeState::HashJoin(join) => {
             let Some(build) = join.share_build(is_used, rt, cx)? else { return Ok(None) };
             let of_probe = join.used_of_probe().to_vec();
-            // A thread that has no more room for groups ends with the rows that it has read. These must not become too many.
+            // A thread that has no more room for groups, which cannot leave, ends with the rows that it has read. These must not
+            // become too many.
             let pairs_max = pairs_max / build.pairs_max.max(1);
             if pairs_max == 0 {
                 return Ok(None);
@@ -236,7 +237,8 @@ pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut 
     if is_used.is_empty() && matches!(*state.unary.input, NodeState::HashJoin(_)) {
         return Ok(());
     }
-    let Some((shared, pages)) = share(&mut state.unary.input, (&is_used, PAIRS_MAX), rt, cx)? else { return Ok(()) };
+    let pairs_max = if state.is_bounded() { u64::MAX } else { PAIRS_MAX };
+    let Some((shared, pages)) = share(&mut state.unary.input, (&is_used, pairs_max), rt, cx)? else { return Ok(()) };
     let Some((pool, most)) = helpers(pages, rt, cx) else { return Ok(()) };
     let (orders, input, of) = (HelperJob::of(rt, cx), input.clone(), node.clone());
     let usage = orders.usage.clone();

@@ -46,6 +46,8 @@ pub(crate) struct WindowState {
     /// How many rows of the partition were given out, and of how many groups of peers they were.
     rows_before: usize,
     groups_before: usize,
+    /// Evaluated once, when there is a row.
+    offsets: Option<FrameOffsets>,
     /// The keys of the partition that is read, where they are no columns.
     partition_keys: Vec<Datum>,
     /// The aggregates, which go on from one part of a partition to the next.
@@ -231,6 +233,7 @@ impl WindowState {
             most: Vec::new(),
             rows_before: 0,
             groups_before: 0,
+            offsets: None,
             partition_keys: Vec::new(),
             aggregates: Vec::new(),
         }
@@ -241,6 +244,7 @@ impl WindowState {
         self.results.clear();
         (self.read, self.first, self.count, self.next) = (0, 0, 0, 0);
         self.goes_on = false;
+        self.offsets = None;
         self.partition_keys.clear();
         self.done = false;
         self.position = 0;
@@ -371,7 +375,10 @@ impl WindowState {
         if begins && !self.has_row(rt, cx)? {
             return Ok(false);
         }
-        let offsets = FrameOffsets::of(plan, rt, cx)?;
+        let offsets = match self.offsets.take() {
+            Some(offsets) => offsets,
+            None => FrameOffsets::of(plan, rt, cx)?,
+        };
         let slide = slides(plan).then(|| offsets.reach(plan));
         self.forget_rows(slide.map_or(0, |(back, _)| back.saturating_add(1)));
         let mut part =
@@ -388,6 +395,7 @@ impl WindowState {
         self.goes_on = !is_over;
         if self.count == self.first {
             // The partition has ended where the last part did; others may follow.
+            self.offsets = Some(offsets);
             return Ok(!self.done);
         }
         self.results.clear();
@@ -397,6 +405,7 @@ impl WindowState {
         }
         let mut found = FrameFinder::new(plan, &part, &order);
         self.compute((&mut found, &offsets), rt, cx)?;
+        self.offsets = Some(offsets);
         self.groups_before += part.bounds.len().saturating_sub(1);
         Ok(true)
     }

@@ -298,7 +298,9 @@ impl Planner<'_> {
     fn common_order(&self, aggs: &[Expr]) -> Vec<SortKey> {
         let of = |a: &Expr| match &a.kind {
             ExprKind::Agg(call) if !call.distinct && call.direct_args == 0 && !call.order.is_empty() => {
-                Some(call.order.clone())
+                // Of rows that FILTER leaves out nothing is computed.
+                let is_plain = |k: &SortKey| matches!(access::strip(&k.expr).kind, ExprKind::Column(_));
+                (call.filter.is_none() || call.order.iter().all(is_plain)).then(|| call.order.clone())
             }
             _ => None,
         };

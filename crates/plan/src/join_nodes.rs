@@ -261,7 +261,9 @@ impl Planner<'_> {
         let materialize = may_materialize && params.is_empty() && keeps;
         let switch = table.map(|table| self.loop_switch(table, &outer.layout)).transpose()?.map(Box::new);
         let (outer, inner) = (outer.node, inner.node);
+        // Without parameters the inner side is the same for all outer rows, and is kept.
         let is_self_contained = is_looked_up(&inner.op)
+            && !params.is_empty()
             && switch.as_ref().is_none_or(|switch| switch.is_self_contained)
             && on.iter().all(Expr::is_self_contained);
         let op = Op::NestLoop { outer, inner, kind, on: condition, params, materialize, switch, is_self_contained };

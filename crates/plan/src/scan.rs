@@ -498,7 +498,9 @@ impl Planner<'_> {
     ) -> Result<ScanChoice> {
         let TableScan { mut scan, layout } = table_scan;
         let IndexPath { index, conditions: m, .. } = path;
-        scan.is_self_contained = preds.iter().all(Expr::is_self_contained);
+        // An entry that is not of the row as it is now is judged by all of the index's keys.
+        let has_columns = index.keys.iter().all(|key| key.attnum != 0);
+        scan.is_self_contained = has_columns && preds.iter().all(Expr::is_self_contained);
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| m.is_filter(*i)).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
         let checked = |i: &usize| !index.method.is_ordered || m.is_filter(*i) || m.unshown.contains(i);

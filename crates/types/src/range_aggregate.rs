@@ -35,7 +35,10 @@ impl Accumulator for Union {
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         let Some(ty) = self.ty else { return Ok(Datum::Null) };
-        Ok(Multirange::make(ty, std::mem::take(&mut self.ranges))?.datum())
+        let union = Multirange::make(ty, std::mem::take(&mut self.ranges))?;
+        // More ranges may come, in a window.
+        self.ranges.clone_from(&union.ranges);
+        Ok(union.datum())
     }
 }
 

@@ -88,7 +88,11 @@ pub(crate) fn write_f64(v: f64, extra_digits: i32, out: &mut Vec<u8>) {
     }
     if !write_decimal(v, out) {
         let mut buffer = ryu::Buffer::new();
-        shortest(FloatDigits::read(buffer.format_finite(v)), v.is_sign_negative(), 15, out);
+        let digits = FloatDigits::read(buffer.format_finite(v)).within(BinaryParts::of_f64(v), 17, |count| {
+            let text = format!("{v:.*e}", count - 1);
+            (text.parse() == Ok(v)).then(|| FloatDigits::read(&text))
+        });
+        shortest(digits, v.is_sign_negative(), 15, out);
     }
 }
 /// Writes a double that is what a number of at most four decimals and fifteen digits is read as; false: it is not. No two such
@@ -110,7 +114,50 @@ pub(crate) fn write_f32(v: f32, extra_digits: i32, out: &mut Vec<u8>) {
         return;
     }
     let mut buffer = ryu::Buffer::new();
-    shortest(FloatDigits::read(buffer.format_finite(v)), v.is_sign_negative(), 6, out);
+    let digits = FloatDigits::read(buffer.format_finite(v)).within(BinaryParts::of_f32(v), 9, |count| {
+        let text = format!("{v:.*e}", count - 1);
+        (text.parse() == Ok(v)).then(|| FloatDigits::read(&text))
+    });
+    shortest(digits, v.is_sign_negative(), 6, out);
+}
+
+/// A finite number's absolute value, `mantissa` times two to the power of `exponent`.
+#[derive(Clone, Copy)]
+struct BinaryParts {
+    mantissa: u64,
+    exponent: i32,
+    /// The next smaller number is half as far away as the next larger one.
+    is_power: bool,
+}
+impl BinaryParts {
+    fn of_f64(v: f64) -> BinaryParts {
+        let bits = v.to_bits();
+        BinaryParts::of((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1), (52, 1075))
+    }
+    fn of_f32(v: f32) -> BinaryParts {
+        let bits = v.to_bits();
+        BinaryParts::of((bits >> 23 & 0xff) as i32, u64::from(bits & ((1 << 23) - 1)), (23, 150))
+    }
+    fn of(exponent: i32, fraction: u64, (bits, bias): (u32, i32)) -> BinaryParts {
+        match exponent {
+            0 => BinaryParts { mantissa: fraction, exponent: 1 - bias, is_power: false },
+            _ => BinaryParts {
+                mantissa: fraction | 1 << bits,
+                exponent: exponent - bias,
+                is_power: fraction == 0 && exponent > 1,
+            },
+        }
+    }
+}
+
+/// Is `decimal` times ten to the power of `e` the same as `odd` times two to the power of `q`?
+fn is_same(decimal: u128, e: i32, odd: u128, q: i32) -> bool {
+    let twos = decimal.trailing_zeros() as i32;
+    let decimal = decimal.checked_shr(twos as u32).unwrap_or(0);
+    let Some(fives) = 5u128.checked_pow(e.unsigned_abs()) else { return false };
+    let (left, right) =
+        if e >= 0 { (decimal.checked_mul(fives), Some(odd)) } else { (Some(decimal), odd.checked_mul(fives)) };
+    twos + e == q && left.is_some() && left == right
 }
 
 /// Decimal digits and the exponent of the first one.
@@ -158,6 +205,34 @@ impl FloatDigits {
         d
     }
 }
+impl FloatDigits {
+    /// Are they exactly in the middle between the number and one of its neighbours?
+    fn are_half_way(&self, number: BinaryParts) -> bool {
+        let BinaryParts { mantissa, exponent, is_power } = number;
+        // A text in the middle is read as the number whose mantissa is even.
+        if mantissa % 2 == 1 || mantissa == 0 {
+            return false;
+        }
+        let decimal = self.digits[..self.count].iter().fold(0, |n, digit| n * 10 + u128::from(digit - b'0'));
+        let (e, twice) = (self.exponent + 1 - self.count as i32, 2 * u128::from(mantissa));
+        let below = if is_power { (2 * twice - 1, exponent - 2) } else { (twice - 1, exponent - 1) };
+        is_same(decimal, e, twice + 1, exponent - 1) || is_same(decimal, e, below.0, below.1)
+    }
+    /// The digits, or as many more as it takes to be nearer to the number than to any other: PostgreSQL writes no text in the
+    /// middle of two numbers. `rounded`: the number with so many digits, if that is read as the number.
+    fn within(
+        self,
+        number: BinaryParts,
+        count_max: usize,
+        rounded: impl Fn(usize) -> Option<FloatDigits>,
+    ) -> FloatDigits {
+        if !self.are_half_way(number) {
+            return self;
+        }
+        let mut longer = (self.count + 1..=count_max).filter_map(rounded);
+        longer.find(|digits| !digits.are_half_way(number)).unwrap_or(self)
+    }
+}
 /// Fixed notation for exponents −4 to limit−1, else scientific with at least two exponent digits.
 fn shortest(d: FloatDigits, negative: bool, limit: i32, out: &mut Vec<u8>) {
     if negative {
@@ -203,6 +278,24 @@ pub fn general(v: f64, precision: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// PostgreSQL writes no text that is in the middle of two numbers, though it would be read as the right one.
+    #[test]
+    fn no_text_is_half_way_between_two_numbers() {
+        let text = |v: f64| {
+            let mut out = Vec::new();
+            write_f64(v, 1, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(text(-33333333333333328.0), "-3.3333333333333328e+16");
+        assert_eq!(text(33333333333333332.0), "3.3333333333333332e+16");
+        assert_eq!(text(5e-324), "5e-324");
+        assert_eq!(text(9007199254740992.0), "9.007199254740992e+15");
+        for n in 0..200_000u64 {
+            let v = f64::from_bits(0x4350_0000_0000_0000 + n * 77_003);
+            assert_eq!(text(v).parse(), Ok(v));
+        }
+    }
 
     #[test]
     fn decimals_are_written_as_their_shortest_texts() {
