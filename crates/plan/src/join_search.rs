@@ -30,8 +30,11 @@ const EXHAUSTIVE: usize = 10;
 const UNBOUNDED: usize = 4;
 /// With more items two joins are joined only if few conditions tie the items.
 const MOST_TIED: usize = 7;
-/// Of costs that differ by less the number of rows in the outermost loop decides, and then the statement's order.
+/// Of costs that differ by less it decides which one stands more rows than are expected, then the number of rows in the outermost
+/// loop, and then the statement's order.
 const CLEARLY_LESS: f64 = 0.99;
+/// Of what costs less than this, more rows than are expected do not matter much.
+const FRAGILE_COST_MIN: f64 = 1000.0;
 /// A set of items has a bit for each.
 pub(super) const MOST_ITEMS: usize = 60;
 const MOST_CONDITIONS: usize = 128;
@@ -76,6 +79,9 @@ pub(super) struct JoinPath {
     pub(super) leading: Option<(usize, bool)>,
     /// The rows of the first table that is read.
     outermost: f64,
+    /// All rows are compared with all others though there are keys to hash them by: with many more rows than are expected that
+    /// takes much longer.
+    is_fragile: bool,
 }
 
 pub(super) enum PathWay {
@@ -396,7 +402,9 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             let leading = self.leading_of(&order, 1 << item);
             let way = PathWay::Item { item, plan: n };
             let presorted = self.presorted_of(&order);
-            self.keep(&mut set, JoinPath { way, set: 1 << item, cost, order, presorted, leading, outermost: rows });
+            let (set_of, outermost) = (1 << item, rows);
+            let path = JoinPath { way, set: set_of, cost, order, presorted, leading, outermost, is_fragile: false };
+            self.keep(&mut set, path);
         }
         set
     }
@@ -424,12 +432,14 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         let covers = |a: &JoinPath, b: &JoinPath| {
             let is_sooner = !limited || a.cost.first <= b.cost.first * 1.01 + 0.01;
             // An order that nobody may want in the end is not worth anything by itself.
-            let is_paid_for = a.presorted == b.presorted || a.cost.cost <= b.cost.cost;
+            let is_alike = (a.presorted, a.leading) == (b.presorted, b.leading);
+            let is_paid_for = is_alike || a.cost.cost <= b.cost.cost;
             is_sooner && is_paid_for && a.presorted >= b.presorted && (b.leading.is_none() || a.leading == b.leading)
         };
         let is_better = |a: &JoinPath, b: &JoinPath| {
             let is_alike = a.cost.cost <= b.cost.cost / CLEARLY_LESS;
-            a.cost.cost < b.cost.cost * CLEARLY_LESS || is_alike && a.outermost < b.outermost
+            let rank = |path: &JoinPath| (path.is_fragile, path.outermost);
+            a.cost.cost < b.cost.cost * CLEARLY_LESS || is_alike && rank(a) < rank(b)
         };
         if set.paths.iter().any(|known| covers(known, &path) && !is_better(&path, known)) {
             return;
@@ -557,8 +567,11 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
                 false => order,
             };
             let (presorted, outermost) = (self.presorted_of(&order), l.outermost);
+            let compares_all = matches!(method, JoinMethod::Pairs) && facts.has_keys();
+            let has_several = l.cost.rows > 1.0 && r.cost.rows > 1.0 && cost.cost > FRAGILE_COST_MIN;
+            let is_fragile = l.is_fragile || r.is_fragile || compares_all && has_several;
             let way = PathWay::Join { left: l, right: r, method, kind, conditions };
-            self.keep(joined, JoinPath { way, set, cost, order, presorted, leading, outermost });
+            self.keep(joined, JoinPath { way, set, cost, order, presorted, leading, outermost, is_fragile });
         }
         Ok(())
     }

@@ -55,6 +55,10 @@ struct Probe {
 }
 
 impl JoinFacts {
+    /// Is there something equal that rows can be hashed by?
+    pub(super) fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
     pub fn rows(&self, kind: JoinKind, left: f64, right: f64) -> f64 {
         let matches = left * right * self.share;
         let rows = match kind {
