@@ -40,6 +40,9 @@ use std::cell::Cell;
 
 /// A table with fewer blocks would be read before a helper has begun.
 const BLOCKS_MIN: u32 = 1024;
+/// A table with fewer blocks is read in parts all the same if what is joined with it costs so much, and it has so many blocks.
+const JOINED_COST_MIN: f64 = 10_000.0;
+const JOINED_BLOCKS_MIN: u64 = 64;
 /// Rows that joins make of one row of the table, at most, if several threads read it and their groups cannot leave.
 const PAIRS_MAX: u64 = 16;
 /// Blocks that are counted between two looks at the counter.
@@ -239,7 +242,9 @@ pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut 
     }
     let pairs_max = if state.is_bounded() { u64::MAX } else { PAIRS_MAX };
     let Some((shared, pages)) = share(&mut state.unary.input, (&is_used, pairs_max), rt, cx)? else { return Ok(()) };
-    let Some((pool, most)) = helpers(pages, rt, cx) else { return Ok(()) };
+    let is_long = input.cost >= JOINED_COST_MIN && pages >= JOINED_BLOCKS_MIN;
+    let blocks = if is_long { pages.max(u64::from(BLOCKS_MIN)) } else { pages };
+    let Some((pool, most)) = helpers(blocks, rt, cx) else { return Ok(()) };
     let (orders, input, of) = (HelperJob::of(rt, cx), input.clone(), node.clone());
     let usage = orders.usage.clone();
     let team = pool.start(most, cx.park.wake_handle(), move |park| {
