@@ -39,6 +39,9 @@ const LEFT_OUT: &[&str] = &[
     "server_version",
     "drop database",
     "create database",
+    // The role that the clients log in as.
+    "alter role postgres",
+    "nologin",
     "\\",
 ];
 
