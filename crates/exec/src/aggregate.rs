@@ -42,6 +42,8 @@ struct WaitingPartition {
 
 pub(crate) struct AggregateState {
     pub unary: UnaryInput,
+    /// There is a table for these aggregates.
+    is_begun: bool,
     table: GroupTable,
     phase: AggregatePhase,
     next: usize,
@@ -84,11 +86,6 @@ const COUNT_STAR: Oid = 2803;
 /// Groups leave when there is no more room if there have been so many rows of each; with fewer, rows wait.
 const ROWS_OF_GROUP_MIN: u64 = 2;
 
-/// Can the groups of two threads be combined into one result?
-pub fn has_parts(a: &AggSpec) -> bool {
-    !a.keeps_arguments() && a.make.is_some_and(|make| make(&a.arg_types).partial().is_some())
-}
-
 /// Is count(*) without FILTER the only aggregate, and nothing grouped?
 pub(crate) fn counts_whole_table(op: &Op) -> bool {
     let Op::Aggregate { input, groups, sets: None, aggs, .. } = op else { return false };
@@ -101,6 +98,7 @@ impl AggregateState {
     pub fn new(unary: UnaryInput) -> AggregateState {
         AggregateState {
             unary,
+            is_begun: false,
             table: GroupTable::default(),
             phase: AggregatePhase::Collect,
             next: 0,
@@ -277,7 +275,10 @@ impl AggregateState {
     fn begin(&mut self, cx: &ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { groups, sets, aggs, .. } = &node.op else { return Ok(()) };
-        self.table = GroupTable::new(aggs, groups.len(), sets.is_some())?;
+        if !self.is_begun {
+            self.table = GroupTable::new(aggs, groups.len(), sets.is_some())?;
+            self.is_begun = true;
+        }
         let empty = |s: &Vec<usize>| s.is_empty();
         let without: Vec<usize> = match sets {
             Some(sets) => sets.iter().enumerate().filter(|(_, s)| empty(s)).map(|(n, _)| n).collect(),
@@ -325,8 +326,7 @@ impl AggregateState {
             self.leave(cx)?;
         }
         self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
-        if self.left_groups.is_some() {
-            let partitions = self.left_groups.get_or_insert_with(|| SpillPartitions::new(0, cx.hash_mem_bytes));
+        if let Some(partitions) = &mut self.left_groups {
             return other.table.leave(partitions, cx);
         }
         self.table.absorb(other.table, aggs, cx)
@@ -526,8 +526,9 @@ impl AggregateState {
                 }
                 if self.current.as_ref() != Some(&k) {
                     self.end_group(out, cx)?;
-                    if self.current.is_none() {
+                    if !self.is_begun {
                         self.table = GroupTable::new(aggs, groups.len(), false)?;
+                        self.is_begun = true;
                     }
                     self.table.clear();
                     self.table.push(aggs, &[], 0, values.clone(), cx.work_mem_bytes);

@@ -13,7 +13,7 @@
 //!
 //! Must not know: what is aggregated.
 
-use super::aggregate::{AggregateState, counts_whole_table, has_parts};
+use super::aggregate::{AggregateState, counts_whole_table};
 use super::context::*;
 use super::hashjoin::{HashJoinState, SharedBuild};
 use super::join::NestLoopState;
@@ -231,8 +231,8 @@ fn share(
 /// afterwards is read by `state` alone: mostly nothing.
 pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     let node = state.unary.node.clone();
-    let Op::Aggregate { input, aggs, in_parts: true, .. } = &node.op else { return Ok(()) };
-    if helpers(u64::MAX, rt, cx).is_none() || !aggs.iter().all(has_parts) {
+    let Op::Aggregate { input, in_parts: true, .. } = &node.op else { return Ok(()) };
+    if helpers(u64::MAX, rt, cx).is_none() {
         return Ok(());
     }
     let is_used = state.used_columns().to_vec();

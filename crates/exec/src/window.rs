@@ -7,7 +7,7 @@
 mod aggregates;
 mod frames;
 
-use self::aggregates::{FrameAggregate, outlives_value};
+use self::aggregates::FrameAggregate;
 use self::frames::{FrameEnd, FrameFinder, FrameOffsets, Partition, PeerPosition, has_offset};
 use super::context::*;
 use super::expr::Evaluate;
@@ -81,8 +81,7 @@ fn numbers_rows(plan: &WindowPlan) -> bool {
 fn runs(plan: &WindowPlan) -> bool {
     use WindowFunction as W;
     let looks_back = |f: &WindowFn| {
-        f.is_aggregate && outlives_value(f)
-            || matches!(f.function, Some(FunctionKind::Window(W::RowNumber | W::Rank | W::DenseRank)))
+        f.outlives_value || matches!(f.function, Some(FunctionKind::Window(W::RowNumber | W::Rank | W::DenseRank)))
     };
     plan.exclude == 0
         && matches!((&plan.start, &plan.end), (CFrameBound::UnboundedPreceding, CFrameBound::CurrentRow))
@@ -98,7 +97,7 @@ fn slides(plan: &WindowPlan) -> bool {
         // Of a frame from the beginning on only that is kept which has been gathered.
         Some(FunctionKind::Window(W::FirstValue | W::LastValue | W::NthValue)) => !is_from_beginning,
         Some(FunctionKind::Window(W::RowNumber)) => true,
-        _ => f.is_aggregate && (!is_from_beginning || outlives_value(f)),
+        _ => f.is_aggregate && (!is_from_beginning || f.outlives_value),
     };
     plan.mode == FrameMode::Rows
         && plan.exclude == 0

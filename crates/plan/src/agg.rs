@@ -204,11 +204,17 @@ impl Planner<'_> {
                 Some(f) => Some(self.compile(f, &input.layout)?),
                 None => None,
             };
+            let make = kilndb_types::functions::aggregate(call.oid);
+            let arg_types = self.argument_types(&call.name, &call.args)?;
+            // Arguments that are told apart or sorted are kept until all are there.
+            let is_plain = !call.distinct && order.is_empty() && call.direct_args == 0;
+            let partial = make.filter(|_| is_plain).and_then(|make| make(&arg_types).partial());
             specs.push(AggSpec {
                 oid: call.oid,
-                make: kilndb_types::functions::aggregate(call.oid),
+                make,
+                partial,
                 name: call.name.clone(),
-                arg_types: self.argument_types(&call.name, &call.args)?,
+                arg_types,
                 told_apart_types: call.args.iter().map(|x| self.told_apart_type(x)).collect::<Result<_>>()?,
                 args,
                 result: a.ty,
@@ -268,7 +274,8 @@ impl Planner<'_> {
         let in_parts = !sorted
             && reads_whole_table(&input.node.op)
             && groups.iter().all(Expr::is_self_contained)
-            && aggs.iter().all(has_parts);
+            && specs.iter().all(|spec| spec.partial.is_some())
+            && aggs.iter().all(has_plain_arguments);
         let below = input.node.clone();
         let op = Op::Aggregate {
             input: input.node,
@@ -370,13 +377,10 @@ fn reads_whole_table(op: &Op) -> bool {
     }
 }
 
-/// Can the results of two parts of the rows be made one?
-fn has_parts(aggregate: &Expr) -> bool {
+/// Can any thread evaluate the aggregate's arguments?
+fn has_plain_arguments(aggregate: &Expr) -> bool {
     let ExprKind::Agg(call) = &aggregate.kind else { return false };
-    !call.distinct
-        && call.order.is_empty()
-        && call.direct_args == 0
-        && call.args.iter().chain(call.filter.as_deref()).all(Expr::is_self_contained)
+    call.args.iter().chain(call.filter.as_deref()).all(Expr::is_self_contained)
 }
 
 struct AggColumns<'x> {

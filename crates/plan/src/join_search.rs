@@ -402,9 +402,8 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             let leading = self.leading_of(&order, 1 << item);
             let way = PathWay::Item { item, plan: n };
             let presorted = self.presorted_of(&order);
-            let (set_of, outermost) = (1 << item, rows);
-            let path = JoinPath { way, set: set_of, cost, order, presorted, leading, outermost, is_fragile: false };
-            self.keep(&mut set, path);
+            let (own, outermost, is_fragile) = (1 << item, rows, false);
+            self.keep(&mut set, JoinPath { way, set: own, cost, order, presorted, leading, outermost, is_fragile });
         }
         set
     }

@@ -18,7 +18,7 @@ use kilndb_catalog::row_security::PlanRole;
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
 use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{LockMode, Relation, ahead};
-use kilndb_types::aggregates::AggregateFn;
+use kilndb_types::aggregates::{AggregateFn, PartialAggregate};
 use kilndb_types::functions::FunctionKind;
 use kilndb_types::inverted::InvertedClass;
 use std::sync::Arc;
@@ -207,6 +207,8 @@ pub struct AggSpec {
     pub oid: Oid,
     /// The aggregate's implementation. None: this build has none, which is an error when the plan runs.
     pub make: Option<AggregateFn>,
+    /// What it has gathered of no rows, if what it gathers of parts of the rows can be made one.
+    pub partial: Option<PartialAggregate>,
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
     pub arg_types: Vec<Oid>,
@@ -285,6 +287,8 @@ pub struct WindowFn {
     pub star: bool,
     /// Arguments and FILTER may give other values when they are evaluated again: rows cannot be taken out of the aggregate.
     pub varies: bool,
+    /// It is an aggregate that more rows may come to after its value was asked for.
+    pub outlives_value: bool,
 }
 pub enum CFrameBound {
     UnboundedPreceding,

@@ -3,6 +3,7 @@
 use super::row_order::RowOrder;
 use super::*;
 use kilndb_catalog::format_type::quote_identifier;
+use kilndb_types::functions::FunctionKind;
 use kilndb_types::{functions, oids};
 
 impl Planner<'_> {
@@ -57,12 +58,16 @@ impl Planner<'_> {
             let mut list = Vec::new();
             for c in &calls {
                 let ExprKind::Window(call) = &c.kind else { continue };
+                let function = functions::descriptor(call.oid).map(|d| d.kind);
+                let arg_types = self.argument_types(&call.name, &call.args)?;
+                let outlives_value =
+                    matches!(function, Some(FunctionKind::Aggregate(make)) if make(&arg_types).outlives_finish());
                 list.push(WindowFn {
                     oid: call.oid,
-                    function: functions::descriptor(call.oid).map(|d| d.kind),
+                    function,
                     name: call.name.clone(),
                     args: call.args.iter().map(|a| self.compile(a, &input.layout)).collect::<Result<_>>()?,
-                    arg_types: self.argument_types(&call.name, &call.args)?,
+                    arg_types,
                     result: c.ty,
                     is_aggregate: call.is_aggregate,
                     filter: match &call.filter {
@@ -70,6 +75,7 @@ impl Planner<'_> {
                         None => None,
                     },
                     star: call.star,
+                    outlives_value,
                     varies: call.args.iter().chain(call.filter.as_deref()).any(|e| e.is_volatile() || e.has_sublink()),
                 });
             }

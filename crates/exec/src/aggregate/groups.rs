@@ -62,7 +62,7 @@ impl GroupTable {
             let make = a.make.ok_or_else(|| Error::unsupported(format!("aggregate {} is not supported", a.name)))?;
             let states = grouped(make, &a.arg_types);
             let kept = (a.keeps_arguments() && a.oid != COUNT_STAR).then(Vec::new);
-            let form = make(&a.arg_types).partial().filter(|_| kept.is_none()).and_then(|part| part.form());
+            let form = a.partial.as_ref().and_then(PartialAggregate::form);
             let kept_bytes = if kept.is_some() { size_of::<AggregateArguments>() * 3 / 2 } else { 0 };
             group_bytes += states.group_bytes() + kept_bytes;
             aggregates.push(GroupedAggregate { states, kept, form });
@@ -130,8 +130,9 @@ impl GroupTable {
             aggregate.kept.iter_mut().for_each(Vec::clear);
         }
     }
-    fn note_kept(&mut self, before: usize, now: usize) {
-        self.used_bytes = self.used_bytes.saturating_add_signed(now as isize - before as isize);
+    /// What aggregates keep has grown by so many bytes, or become less.
+    fn note_kept(&mut self, bytes: isize) {
+        self.used_bytes = self.used_bytes.saturating_add_signed(bytes);
     }
 
     /// Adds a row to all aggregates of a group.
@@ -166,10 +167,10 @@ impl GroupTable {
                 aggregate.states.state(group).add(args, &cx.eval)?;
                 continue;
             };
-            let before = kept[group].bytes();
+            let before = kept[group].bytes() as isize;
             kept[group].add(a, row, args, rt, cx)?;
-            let now = kept[group].bytes();
-            self.note_kept(before, now);
+            let now = kept[group].bytes() as isize;
+            self.note_kept(now - before);
         }
         Ok(())
     }
@@ -186,6 +187,7 @@ impl GroupTable {
         let argument_count: usize = aggs.iter().map(|a| a.args.len() + usize::from(a.filter.is_some())).sum();
         let mut next = values.count() - argument_count;
         let AggregateScratch { filtered, grouped, keys } = scratch;
+        let mut kept_bytes = 0;
         for (a, aggregate) in aggs.iter().zip(&mut self.aggregates) {
             let mut of_aggregate = rows;
             if a.filter.is_some() {
@@ -212,8 +214,7 @@ impl GroupTable {
                         counted.add(a, (arg, rows), keys, cx)?;
                         Ok::<isize, Error>(counted.bytes() as isize - before)
                     };
-                    let kept_bytes = count_in(of_aggregate, count)?;
-                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
+                    kept_bytes += count_in(of_aggregate, count)?;
                 }
                 None => match of_aggregate {
                     TakenRows::OfOne(_, rows) if rows.is_empty() => {}
@@ -224,6 +225,7 @@ impl GroupTable {
                 },
             }
         }
+        self.note_kept(kept_bytes);
         Ok(())
     }
 

@@ -15,11 +15,6 @@ use kilndb_types::Datum;
 use kilndb_types::aggregates::Accumulator;
 use kilndb_types::functions::FunctionKind;
 
-/// May more rows come after a value of the aggregate has been asked for?
-pub(super) fn outlives_value(f: &WindowFn) -> bool {
-    matches!(f.function, Some(FunctionKind::Aggregate(make)) if make(&f.arg_types).outlives_finish())
-}
-
 /// An aggregate of the rows `start..end`.
 pub(super) struct FrameAggregate {
     acc: Option<Box<dyn Accumulator>>,
@@ -39,7 +34,7 @@ pub(super) struct FrameAggregate {
 impl FrameAggregate {
     pub fn new(plan: &WindowPlan, f: &WindowFn) -> FrameAggregate {
         let moves = plan.exclude == 0 && !f.varies && !matches!(plan.start, CFrameBound::UnboundedPreceding);
-        let grows = plan.exclude == 0 && outlives_value(f);
+        let grows = plan.exclude == 0 && f.outlives_value;
         FrameAggregate { acc: None, start: 0, end: 0, value: None, moves, grows, looked: 0, arguments: Vec::new() }
     }
 

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::numeric::Numeric;
+use std::fmt::LowerExp;
+use std::str::FromStr;
 
 #[cold]
 fn range(text: &str, type_name: &str) -> Error {
@@ -88,10 +90,7 @@ pub(crate) fn write_f64(v: f64, extra_digits: i32, out: &mut Vec<u8>) {
     }
     if !write_decimal(v, out) {
         let mut buffer = ryu::Buffer::new();
-        let digits = FloatDigits::read(buffer.format_finite(v)).within(BinaryParts::of_f64(v), 17, |count| {
-            let text = format!("{v:.*e}", count - 1);
-            (text.parse() == Ok(v)).then(|| FloatDigits::read(&text))
-        });
+        let digits = FloatDigits::read(buffer.format_finite(v)).within(BinaryParts::of_f64(v), 17, |n| rounded(v, n));
         shortest(digits, v.is_sign_negative(), 15, out);
     }
 }
@@ -114,11 +113,14 @@ pub(crate) fn write_f32(v: f32, extra_digits: i32, out: &mut Vec<u8>) {
         return;
     }
     let mut buffer = ryu::Buffer::new();
-    let digits = FloatDigits::read(buffer.format_finite(v)).within(BinaryParts::of_f32(v), 9, |count| {
-        let text = format!("{v:.*e}", count - 1);
-        (text.parse() == Ok(v)).then(|| FloatDigits::read(&text))
-    });
+    let digits = FloatDigits::read(buffer.format_finite(v)).within(BinaryParts::of_f32(v), 9, |n| rounded(v, n));
     shortest(digits, v.is_sign_negative(), 6, out);
+}
+
+/// The number with so many digits, if that is read as the number.
+fn rounded<F: LowerExp + FromStr + PartialEq>(v: F, count: usize) -> Option<FloatDigits> {
+    let text = format!("{v:.*e}", count - 1);
+    text.parse().is_ok_and(|read: F| read == v).then(|| FloatDigits::read(&text))
 }
 
 /// A finite number's absolute value, `mantissa` times two to the power of `exponent`.
@@ -219,7 +221,7 @@ impl FloatDigits {
         is_same(decimal, e, twice + 1, exponent - 1) || is_same(decimal, e, below.0, below.1)
     }
     /// The digits, or as many more as it takes to be nearer to the number than to any other: PostgreSQL writes no text in the
-    /// middle of two numbers. `rounded`: the number with so many digits, if that is read as the number.
+    /// middle of two numbers. `rounded`: as [`rounded`], of the number.
     fn within(
         self,
         number: BinaryParts,
