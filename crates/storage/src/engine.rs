@@ -507,6 +507,7 @@ pub(crate) fn build_core(
                 format!("file \"doublewrite\" is damaged (slot {slot}): no page is restored from copies before that");
             (config.log)(Severity::Warning, &text);
         }
+        area.harden(&*double_write)?;
         let repaired = crate::buffer::doublewrite::repair_pages(&*pages, &area)?;
         if repaired.restored > 0 {
             let text = format!("{} torn pages were restored from the double-write area", repaired.restored);

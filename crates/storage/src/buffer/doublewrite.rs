@@ -16,6 +16,9 @@
 //!    the place of a torn one then, which stays torn, so that whoever reads it is told. Nor does an older copy ever take
 //!    the place of a page that is intact and newer. (A copy of the last batch that has rotted looks like one that was
 //!    torn when the process died, before its page went in place.)
+//! 7. A start writes the last batch here once more, and syncs it, before it puts any page right: the process may have
+//!    ended before that batch was synced, or because the sync failed, while the machine stayed up. The start reads
+//!    copies then that the disk does not have.
 //!
 //! Must not know: which pages are written and why.
 //!
@@ -88,6 +91,8 @@ pub(crate) struct DoubleWriteArea {
     pass: AreaPass,
     /// The last slot of the pass whose copy has rotted.
     last_rotten: Option<usize>,
+    /// The slots with copies that may not have been synced.
+    last_batch: Vec<usize>,
 }
 
 /// A page that the area has a copy of.
@@ -127,7 +132,26 @@ impl DoubleWriteArea {
             AreaPass::Since(first) => last_rotten(&headers, first),
             AreaPass::Unknown | AreaPass::Damaged => None,
         };
-        Ok(DoubleWriteArea { copies, pass, last_rotten })
+        let last_batch = match pass {
+            AreaPass::Since(first) => last_batch(&headers, first),
+            AreaPass::Unknown => last_batch(&headers, 0),
+            AreaPass::Damaged => Vec::new(),
+        };
+        Ok(DoubleWriteArea { copies, pass, last_rotten, last_batch })
+    }
+    /// Makes durable what may not be (invariant 7). Another sync alone would not do after one that has failed, so the
+    /// slots are written again.
+    pub(crate) fn harden(&self, file: &dyn File) -> Result<()> {
+        let mut slot = vec![0u8; SLOT_BYTES];
+        for index in &self.last_batch {
+            let offset = (index * SLOT_BYTES) as u64;
+            let got = file.read_at(&mut slot, offset).map_err(|e| failed("read", "doublewrite", e))?;
+            file.write_at(&slot[..got], offset).map_err(|e| failed("write to", "doublewrite", e))?;
+        }
+        if self.last_batch.is_empty() {
+            return Ok(());
+        }
+        file.sync_data().map_err(|e| failed("fsync", "doublewrite", e))
     }
     pub(crate) fn has_copies(&self) -> bool {
         !self.copies.is_empty()
@@ -162,6 +186,16 @@ impl DoubleWriteArea {
             _ => newest + 1,
         }
     }
+}
+/// The slots with the copies of the last batch of the pass that began with the sequence number `first`, and what an
+/// earlier batch that could not be synced has left behind those.
+fn last_batch(headers: &[Option<SlotHeader>], first: u64) -> Vec<usize> {
+    let of_pass = |(slot, header): (usize, &Option<SlotHeader>)| {
+        header.as_ref().filter(|header| header.sequence >= first).map(|header| (slot, header.batch_start))
+    };
+    let valid = || headers.iter().enumerate().filter_map(of_pass);
+    let start = valid().map(|(_, batch_start)| batch_start).max().unwrap_or(0);
+    valid().map(|(slot, _)| slot).filter(|slot| *slot >= start).collect()
 }
 /// The last slot that was durable in the pass that began with the sequence number `first`, and is not valid.
 fn last_rotten(headers: &[Option<SlotHeader>], first: u64) -> Option<usize> {
