@@ -25,6 +25,7 @@ mod hash_table;
 mod hashjoin;
 pub mod helpers;
 mod index;
+mod index_changes;
 mod inverted;
 mod join;
 pub mod key_ahead;

@@ -29,6 +29,8 @@ pub(crate) struct ModifyState {
     pub(super) bytes: Vec<u8>,
     pub(super) queue: ConstraintQueue,
     pub(super) scratch: super::modify_many::BatchScratch,
+    /// Index entries that are still to be changed for rows that are.
+    pub(super) gathered: super::index_changes::GatheredEntries,
     /// Rows that ON CONFLICT DO UPDATE changed in this command.
     touched: kilndb_base::hash::HashSet<(RelationId, RowId)>,
     pub(super) firing: Box<super::trigger::StatementTriggers>,
@@ -67,6 +69,7 @@ impl ModifyState {
             bytes: Vec::new(),
             queue: ConstraintQueue::default(),
             scratch: Default::default(),
+            gathered: Default::default(),
             touched: Default::default(),
             partitions: Default::default(),
             firing: Default::default(),
@@ -139,6 +142,7 @@ impl ModifyState {
             }
             cx.concerns_none();
         }
+        self.gathered.apply(m, cx)?;
         cascade::run(std::mem::take(&mut self.queue), m, cx)
     }
 

@@ -10,6 +10,7 @@
 
 use super::context::*;
 use super::expr::Evaluate;
+use super::index_changes::TouchedIndexes;
 use super::modify::{ModifyState, takes_rows_together};
 use super::modify_row::{StoredRow, old_row, rid_of};
 use super::row_security::{check_stored, has_view_checks};
@@ -19,6 +20,9 @@ use kilndb_plan::ModifyPlan;
 use kilndb_plan::expression::CExpr;
 use kilndb_storage::{RowBatch, TermChange};
 use kilndb_types::{Datum, row};
+
+/// The most bytes of index entries that wait, whatever `work_mem` is: places in them are 32 bits wide.
+const MOST_GATHERED_BYTES: usize = 1 << 30;
 
 /// Buffers that are kept from one batch to the next.
 #[derive(Default)]
@@ -32,31 +36,42 @@ pub(crate) struct BatchScratch {
     kept: Vec<Datum>,
     /// Index entries of new rows.
     pub(super) keys: RowBatch,
-    entries: Vec<IndexKeys>,
+    /// Entries that go, and those that come in their places, index by index.
+    pub(super) entries: Vec<IndexKeys>,
+    pub(super) new_entries: Vec<IndexKeys>,
+    /// For each row in `rows`: do entries of it change?
+    pub(super) rekeyed: Vec<bool>,
+    /// A stored row, as far as index entries need it.
+    pub(super) old: Vec<Datum>,
 }
 
 /// The keys that the rows of a batch have in one index.
 #[derive(Default)]
-struct IndexKeys {
-    /// Position in `BatchScratch::rids`, and where the key ends.
+pub(super) struct IndexKeys {
+    /// Position among the batch's rows that are changed, and where the key ends.
     rows: Vec<(u32, u32)>,
-    keys: Vec<u8>,
+    /// The keys one after the other.
+    pub keys: Vec<u8>,
     next: usize,
 }
 
 impl IndexKeys {
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.rows.clear();
         self.keys.clear();
         self.next = 0;
     }
-    /// The entries of the next rows, up to the one at `end`.
-    fn take<'a>(&'a mut self, rids: &'a [RowId], end: usize) -> impl Iterator<Item = (RowId, &'a [u8])> {
+    /// The last key in `keys` is that of the row at this position.
+    pub fn end_key(&mut self, position: usize) {
+        self.rows.push((position as u32, self.keys.len() as u32));
+    }
+    /// The entries of the next rows, up to the one at `end`: each row's position and its key.
+    pub fn take(&mut self, end: usize) -> impl Iterator<Item = (usize, &[u8])> {
         let from = self.next;
         self.next += self.rows[from..].iter().take_while(|(at, _)| (*at as usize) < end).count();
         (from..self.next).map(|n| {
             let start = n.checked_sub(1).map_or(0, |before| self.rows[before].1 as usize);
-            (rids[self.rows[n].0 as usize], &self.keys[start..self.rows[n].1 as usize])
+            (self.rows[n].0 as usize, &self.keys[start..self.rows[n].1 as usize])
         })
     }
 }
@@ -211,6 +226,8 @@ impl ModifyState {
         s.positions.clear();
         s.rows.clear();
         s.kept.clear();
+        let touched = TouchedIndexes::of(m);
+        touched.begin(s);
         for i in 0..batch.rows {
             let row = batch.row(i);
             let Some(rid) = rid_of(m, row) else { continue };
@@ -222,6 +239,7 @@ impl ModifyState {
                 e.eval_into(row, &mut s.values[*column], rt, cx)?;
             }
             write::complete(m, &mut s.values, rt, cx)?;
+            touched.put_row(m, row, s, rt, cx)?;
             let start = s.rows.bytes.len() as u32;
             row::encode_row(&m.stored_as.descriptor, &s.values, &mut s.rows.bytes)?;
             s.rows.rows.push((rid, start, s.rows.bytes.len() as u32));
@@ -234,8 +252,12 @@ impl ModifyState {
         let mut at = 0;
         while at < s.positions.len() {
             cx.engine.pace_bulk(s.positions.len(), cx.park)?;
-            let done = m.heap()?.update_many(cx.txn, &cx.snapshot, &s.rows, at)?;
+            let done = m.heap()?.update_many(cx.txn, &cx.snapshot, &s.rows, &s.rekeyed, at)?;
             self.changed += done as u64;
+            self.gathered.take_rows(&touched, s, at + done);
+            if is_looked_at || !m.is_named {
+                self.gathered.apply(m, cx)?;
+            }
             for n in (at..at + done).filter(|_| keep) {
                 let (row, new) = (batch.row(s.positions[n] as usize), &s.kept[n * width..(n + 1) * width]);
                 check_stored(m, new, rt, cx)?;
@@ -246,7 +268,11 @@ impl ModifyState {
             if let Some(i) = s.positions.get(at) {
                 self.change(m, batch.row(*i as usize).to_vec(), rt, cx)?;
                 at += 1;
+                touched.skip_rows(s, at);
             }
+        }
+        if self.gathered.size_bytes() > cx.work_mem_bytes.min(MOST_GATHERED_BYTES) {
+            self.gathered.apply(m, cx)?;
         }
         Ok(())
     }
@@ -283,7 +309,7 @@ impl ModifyState {
                 let old = old_row(m, row);
                 for (p, entries) in m.indexes.iter().zip(&mut s.entries) {
                     if index::put_entry(p, &old, &mut entries.keys, rt, cx)?.is_some() {
-                        entries.rows.push((s.rids.len() as u32, entries.keys.len() as u32));
+                        entries.end_key(s.rids.len());
                     }
                 }
             }
@@ -297,7 +323,7 @@ impl ModifyState {
             let done = m.heap()?.delete_many(cx.txn, &cx.snapshot, &s.rids[at..])?;
             self.changed += done as u64;
             for (p, entries) in m.indexes.iter().zip(&mut s.entries) {
-                let mut gone = entries.take(&s.rids, at + done);
+                let mut gone = entries.take(at + done).map(|(n, key)| (s.rids[n], key));
                 match p.has_terms() {
                     true => gone.try_for_each(|(rid, _)| p.relation.change_terms(cx.txn, rid, TermChange::Deleted))?,
                     false => p.relation.retire_many(cx.txn, m.heap()?, gone)?,
@@ -312,7 +338,7 @@ impl ModifyState {
             if let Some(i) = s.positions.get(at) {
                 self.change(m, batch.row(*i as usize).to_vec(), rt, cx)?;
                 at += 1;
-                s.entries.iter_mut().for_each(|entries| entries.take(&s.rids, at).for_each(drop));
+                s.entries.iter_mut().for_each(|entries| entries.take(at).for_each(drop));
             }
         }
         Ok(())

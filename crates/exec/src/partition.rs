@@ -704,7 +704,6 @@ fn target_of(m: &ModifyPlan, leaf: &LeafPartition, rules: &TableRules, cx: &Exec
     if triggers.as_ref().is_some_and(|t| t.may_change_row) {
         changed = changed.iter().map(|_| true).collect();
     }
-    let touches = |p: &IndexPlan| p.is_touched(&changed);
     // What the partition has as the named table or other partitions have it is in the caches already.
     let shared = opened(m.table.oid, cx.catalog).filter(|_| leaf.columns.is_none());
     let shape_of = |p: &IndexPlan| shared.map_or_else(|| p.shape.clone(), |shared| shared.index_shape(p));
@@ -715,7 +714,7 @@ fn target_of(m: &ModifyPlan, leaf: &LeafPartition, rules: &TableRules, cx: &Exec
         at_once: m.statement.ahead
             && triggers.is_none()
             && leaf.columns.is_none()
-            && !rules.indexes.iter().any(touches),
+            && rules.indexes.iter().all(|p| p.lets_store_at_once(&changed)),
         generated: rules.generated.clone(),
         checks: rules.checks.clone(),
         functions: match m.statement.kind {

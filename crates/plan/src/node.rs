@@ -565,6 +565,15 @@ impl IndexPlan {
         self.predicate.is_some() && !self.has_terms()
             || self.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true))
     }
+    /// May the entries of updated rows wait until many of them can be changed together? Nobody is refused because of
+    /// one then, and it is the index's own.
+    pub fn may_wait(&self) -> bool {
+        !self.shape.unique && !self.shape.deferrable && !self.has_terms() && self.suffix.is_none()
+    }
+    /// UPDATE: may rows be stored many at a time, as far as this index goes?
+    pub fn lets_store_at_once(&self, changed: &[bool]) -> bool {
+        !self.is_touched(changed) || self.may_wait()
+    }
 }
 
 impl IndexShape {
@@ -757,7 +766,7 @@ pub struct TargetRules {
     pub referenced_by: Arc<[ReferencedPlan]>,
     /// The columns that an UPDATE assigns or that are generated.
     pub changed: Arc<[bool]>,
-    /// UPDATE: new rows may be made before others are stored, and no index entry changes.
+    /// UPDATE: new rows may be made before others are stored, and the index entries that change may wait.
     pub at_once: bool,
     /// The arbiters of ON CONFLICT, as positions in `indexes`.
     pub arbiters: Arc<[usize]>,

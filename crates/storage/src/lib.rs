@@ -29,6 +29,7 @@ mod core;
 mod crc;
 mod directory;
 mod engine;
+mod entry_changes;
 mod hash;
 mod heap;
 #[cfg(test)]
@@ -69,6 +70,7 @@ pub use btree::scan::IndexScan;
 pub use check::{check, check_report};
 pub use directory::Relation;
 pub use engine::Engine;
+pub use entry_changes::EntryChanges;
 pub use heap::lock::RowAccess;
 pub use heap::watch::ChangeWatch;
 pub use heap::write::RetiredKey;

@@ -115,7 +115,7 @@ fn change_many(t: &mut Transaction, heap: &Relation, s: &Snapshot, m: &mut Model
     }
     let mut at = 0;
     while at < rows.rows.len() {
-        at += heap.update_many(t, s, &rows, at)?;
+        at += heap.update_many(t, s, &rows, &[], at)?;
         if let Some((rid, _, _)) = rows.rows.get(at) {
             assert_eq!(heap.update(t, *rid, rows.row(at), &[], &W.with(s, &p))?, WriteOutcome::Done);
             at += 1;

@@ -160,7 +160,7 @@ impl Shared {
         }
         let mut at = 0;
         while at < rows.rows.len() {
-            at += self.heap.update_many(t, s, &rows, at)?;
+            at += self.heap.update_many(t, s, &rows, &[], at)?;
             if let Some((rid, _, _)) = rows.rows.get(at) {
                 assert_eq!(self.heap.update(t, *rid, rows.row(at), &[], &W.with(s, park))?, WriteOutcome::Done);
                 at += 1;

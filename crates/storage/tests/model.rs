@@ -235,7 +235,7 @@ fn change_many(
     let update = rows.first().is_some_and(|(_, row)| row.is_some());
     while at < rows.len() {
         let done = if update {
-            heap.update_many(w, s, &new, at).unwrap()
+            heap.update_many(w, s, &new, &[], at).unwrap()
         } else {
             heap.delete_many(w, s, &rids[at..]).unwrap()
         };

@@ -287,7 +287,7 @@ impl World {
         let mut next = 0;
         while next < rows.len() {
             if in_bulk {
-                next += self.heap.update_many(t, s, &batch, next)?;
+                next += self.heap.update_many(t, s, &batch, &[], next)?;
             }
             if let Some((rid, row)) = rows.get(next) {
                 let outcome = self.heap.update(t, *rid, &row.0, &[], &W.with(s, &self.park))?;
@@ -298,24 +298,63 @@ impl World {
         Ok(rows.into_iter().map(|(rid, row)| (rid, Some(row))).collect())
     }
     /// The second key of each: its entry is retired, and one that was retired before may come to life again.
-    fn change_keys(&mut self, at: usize, s: &Snapshot, picked: Vec<(RowId, Row)>) -> Result<OwnChanges> {
-        let mut own = OwnChanges::new();
-        for (rid, old) in picked.into_iter().take(40) {
-            let new = self.new_row(old.id());
-            let (old_key, new_key) = (&old.keys()[1], &new.keys()[1]);
-            let index = &self.indexes[1];
-            let retired: Vec<RetiredKey<'_>> =
-                if old_key == new_key { Vec::new() } else { vec![(&**index, old_key.as_slice())] };
-            let options = WriteOptions { key_update: true, ..W };
-            let t = &mut self.writers[at].t;
-            let outcome = self.heap.update(t, rid, &new.0, &retired, &options.with(s, &self.park))?;
-            assert_eq!(outcome, WriteOutcome::Done, "{}: {rid:?}", self.what);
-            if old_key != new_key {
-                index.index_insert(t, &self.heap, new_key, rid, Uniqueness::NotUnique, &self.park)?;
+    fn change_keys(&mut self, at: usize, s: &Snapshot, mut picked: Vec<(RowId, Row)>) -> Result<OwnChanges> {
+        let in_bulk = self.rng.one_in(2);
+        picked.truncate(if in_bulk { 200 } else { 40 });
+        let rows: Vec<(RowId, Row, Row)> = picked
+            .into_iter()
+            .map(|(rid, old)| {
+                let new = self.new_row(old.id());
+                (rid, old, new)
+            })
+            .collect();
+        let mut batch = RowBatch::default();
+        rows.iter().for_each(|(rid, _, new)| batch.push(*rid, &new.0));
+        let rekeyed: Vec<bool> = rows.iter().map(|(_, old, new)| old.keys()[1] != new.keys()[1]).collect();
+        let mut changes = EntryChanges::default();
+        let mut next = 0;
+        while next < rows.len() {
+            if in_bulk {
+                let done = self.heap.update_many(&mut self.writers[at].t, s, &batch, &rekeyed, next)?;
+                for n in (next..next + done).filter(|n| rekeyed[*n]) {
+                    let (rid, old, new) = &rows[n];
+                    changes.retire(&old.keys()[1], *rid);
+                    changes.insert(&new.keys()[1], *rid);
+                }
+                next += done;
+                if self.rng.one_in(3) {
+                    self.change_entries(at, &mut changes)?;
+                }
             }
-            own.insert(rid, Some(new));
+            if let Some((rid, old, new)) = rows.get(next) {
+                self.change_key(at, s, *rid, old, new)?;
+                next += 1;
+            }
         }
-        Ok(own)
+        self.change_entries(at, &mut changes)?;
+        Ok(rows.into_iter().map(|(rid, _, new)| (rid, Some(new))).collect())
+    }
+    fn change_entries(&mut self, at: usize, changes: &mut EntryChanges) -> Result<()> {
+        changes.sort();
+        while !changes.is_done() {
+            self.indexes[1].index_change_many(&mut self.writers[at].t, &self.heap, changes, &self.park)?;
+        }
+        changes.clear();
+        Ok(())
+    }
+    fn change_key(&mut self, at: usize, s: &Snapshot, rid: RowId, old: &Row, new: &Row) -> Result<()> {
+        let (old_key, new_key) = (&old.keys()[1], &new.keys()[1]);
+        let index = &self.indexes[1];
+        let retired: Vec<RetiredKey<'_>> =
+            if old_key == new_key { Vec::new() } else { vec![(&**index, old_key.as_slice())] };
+        let options = WriteOptions { key_update: true, ..W };
+        let t = &mut self.writers[at].t;
+        let outcome = self.heap.update(t, rid, &new.0, &retired, &options.with(s, &self.park))?;
+        assert_eq!(outcome, WriteOutcome::Done, "{}: {rid:?}", self.what);
+        if old_key != new_key {
+            index.index_insert(t, &self.heap, new_key, rid, Uniqueness::NotUnique, &self.park)?;
+        }
+        Ok(())
     }
     fn delete(&mut self, at: usize, s: &Snapshot, picked: Vec<(RowId, Row)>) -> Result<OwnChanges> {
         let t = &mut self.writers[at].t;

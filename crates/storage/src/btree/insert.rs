@@ -146,7 +146,7 @@ fn is_place_of(v: &PageView, idx: usize, key: KeyAndRow<'_>) -> bool {
 }
 
 impl Relation {
-    fn check_key(key: &[u8]) -> Result<()> {
+    pub(super) fn check_key(key: &[u8]) -> Result<()> {
         if key.len() > MAX_KEY {
             return Err(Error::new(
                 sqlstate::PROGRAM_LIMIT_EXCEEDED,
@@ -312,7 +312,6 @@ impl Relation {
         entry_key: KeyAndRow<'_>,
         held: bool,
     ) -> Result<bool> {
-        let KeyAndRow(key, rid) = entry_key;
         let target = self.target(block);
         let mut hint = txn.inserted_at.get(self.id);
         let (idx, found) = match hint.block == block {
@@ -321,24 +320,37 @@ impl Relation {
         };
         txn.inserted_at.set(hint);
         if let Some(old) = found {
-            if old & RETIRED != 0 {
-                let mut record = txn.record(self, UndoKind::IndexRevive, 0, 0, 0, 0);
-                record.data = index_data(&old.to_le_bytes(), rid, key);
-                let entry = OnceCell::new();
-                let build = |a| {
-                    let entry = entry.get_or_init(|| node::build(key, rid, None, a));
-                    vec![(target, PageOp::TreeReplace { idx, entry })]
-                };
-                txn.change(self, &record, build, &[0], &mut [&mut page])?;
-                if planted::is(PlantedBug::RevivedEntryUntold) {
-                    return Ok(true);
-                }
-            }
-            // The row is new, whatever its entry has been: scans that leave out what is deleted must come here again.
-            self.dead_prefixes.inserted(key, rid);
+            self.revive(txn, &mut page, (target, idx), old, entry_key)?;
             return Ok(true);
         }
         self.put_at(txn, (block, idx), page, entry_key, held)
+    }
+    /// The entry at this place of a latched leaf, which has the stamp `old`, is wanted, whether it was retired or not.
+    pub(super) fn revive(
+        &self,
+        txn: &mut Transaction,
+        page: &mut WriteGuard<'_>,
+        place: (PageTarget, usize),
+        old: u64,
+        entry_key: KeyAndRow<'_>,
+    ) -> Result<()> {
+        let (KeyAndRow(key, rid), (target, idx)) = (entry_key, place);
+        if old & RETIRED != 0 {
+            let mut record = txn.record(self, UndoKind::IndexRevive, 0, 0, 0, 0);
+            record.data = index_data(&old.to_le_bytes(), rid, key);
+            let entry = OnceCell::new();
+            let build = |a| {
+                let entry = entry.get_or_init(|| node::build(key, rid, None, a));
+                vec![(target, PageOp::TreeReplace { idx, entry })]
+            };
+            txn.change(self, &record, build, &[0], &mut [page])?;
+            if planted::is(PlantedBug::RevivedEntryUntold) {
+                return Ok(());
+            }
+        }
+        // The row is new, whatever its entry has been: scans that leave out what is deleted must come here again.
+        self.dead_prefixes.inserted(key, rid);
+        Ok(())
     }
     /// Puts an entry that is not there at its place in the leaf.
     fn put_at<'a>(

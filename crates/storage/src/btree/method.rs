@@ -5,6 +5,7 @@
 use crate::api::{IndexInsert, RowBatch};
 use crate::core::Core;
 use crate::directory::Relation;
+use crate::entry_changes::EntryChanges;
 use crate::method::{IndexContents, IndexEntries, IndexMethod, MethodProperties, MovedRows, NewKey};
 use crate::report::CheckReport;
 use crate::txn::{Snapshot, Transaction};
@@ -73,6 +74,15 @@ impl IndexMethod for TreeMethod {
         park: &dyn Park,
     ) -> Result<Option<(usize, IndexInsert)>> {
         index.tree_insert_many(txn, entries, new, park)
+    }
+    fn change_many(
+        index: &Relation,
+        txn: &mut Transaction,
+        _: &Relation,
+        changes: &mut EntryChanges,
+        _: &dyn Park,
+    ) -> Result<()> {
+        index.tree_change_many(txn, changes)
     }
     #[inline]
     fn retire(index: &Relation, txn: &mut Transaction, key: &[u8], rid: RowId) -> Result<()> {

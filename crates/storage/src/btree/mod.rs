@@ -10,6 +10,7 @@
 //! Must not know: what keys mean.
 
 pub mod build;
+mod change_many;
 pub(crate) mod check;
 pub mod dead_prefix;
 pub mod insert;

@@ -3,12 +3,16 @@
 //! Must not know: why.
 
 use super::node::{self, KeyAndRow, RETIRED};
+use crate::buffer::WriteGuard;
 use crate::directory::Relation;
 use crate::txn::Transaction;
 use crate::undo::record::{DATA_MAX, RETIRED_HEAD, UndoKind, index_data, put_retired};
-use crate::wal::record::PageOp;
+use crate::wal::record::{PageOp, PageTarget};
 use kilndb_base::{Result, RowId};
 use std::cell::OnceCell;
+
+/// The most bytes by which an entry grows when it gets a stamp.
+const STAMP_ROOM: usize = 10;
 
 impl Relation {
     /// The row has another key now: marks the entry, so that it is nobody's conflict once we commit.
@@ -19,21 +23,35 @@ impl Relation {
             let (idx, found) = Relation::place_by(&page.view(), &mut hint, KeyAndRow(key, rid));
             txn.retired_at.set(hint);
             let Some(old) = found else { return Ok(()) };
-            if old == 0 && node::room(page.page()) < 10 {
-                self.split(block, page, idx)?;
-                continue;
+            if self.mark_retired(txn, &mut page, (self.target(block), idx), old, KeyAndRow(key, rid))? {
+                return Ok(());
             }
-            let mut record = txn.record(self, UndoKind::IndexMark, 0, 0, 0, 0);
-            record.data = index_data(&old.to_le_bytes(), rid, key);
-            let entry = OnceCell::new();
-            let target = self.target(block);
-            let build = |a| {
-                let entry = entry.get_or_init(|| node::build(key, rid, None, a | RETIRED));
-                vec![(target, PageOp::TreeReplace { idx, entry })]
-            };
-            txn.change(self, &record, build, &[0], &mut [&mut page])?;
-            return Ok(());
+            self.split(block, page, idx)?;
         }
+    }
+    /// Marks the entry at this place of a latched leaf, which has the stamp `old`. False: there is no room for another
+    /// stamp.
+    pub(super) fn mark_retired(
+        &self,
+        txn: &mut Transaction,
+        page: &mut WriteGuard<'_>,
+        place: (PageTarget, usize),
+        old: u64,
+        entry_key: KeyAndRow<'_>,
+    ) -> Result<bool> {
+        let (KeyAndRow(key, rid), (target, idx)) = (entry_key, place);
+        if old == 0 && node::room(page.page()) < STAMP_ROOM {
+            return Ok(false);
+        }
+        let mut record = txn.record(self, UndoKind::IndexMark, 0, 0, 0, 0);
+        record.data = index_data(&old.to_le_bytes(), rid, key);
+        let entry = OnceCell::new();
+        let build = |a| {
+            let entry = entry.get_or_init(|| node::build(key, rid, None, a | RETIRED));
+            vec![(target, PageOp::TreeReplace { idx, entry })]
+        };
+        txn.change(self, &record, build, &[0], &mut [page])?;
+        Ok(true)
     }
     /// Removes the entry of a row that stays in its heap but is no longer to be found here, in a tree whose entries
     /// name their heaps.

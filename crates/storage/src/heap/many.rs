@@ -47,6 +47,8 @@ struct RecordGroup {
     len: usize,
     /// The range of the payloads in which all changes lie.
     part: (usize, usize),
+    /// The rows have other keys in an index now.
+    is_rekeyed: bool,
 }
 impl RecordGroup {
     fn clear(&mut self, from: usize) {
@@ -89,6 +91,13 @@ fn put_short(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// The rows of a batch as they are to be, and which of them have other keys in an index then.
+#[derive(Clone, Copy)]
+struct UpdatedRows<'a> {
+    rows: &'a RowBatch,
+    rekeyed: &'a [bool],
+}
+
 impl Relation {
     fn standing(&self, txn: &Transaction, snapshot: &Snapshot, word: u64, mode: RowLockMode) -> Result<CommonWord> {
         let not_here = CommonWord { word, replaced: None, kept: 0, mode, csn: 0 };
@@ -117,29 +126,33 @@ impl Relation {
             csn,
         })
     }
-    /// Updates the rows of the batch from `from` on, but for those that need more than this; no index entry may change.
+    /// Updates the rows of the batch from `from` on, but for those that need more than this. `rekeyed` tells of each
+    /// row whether entries of it change, in indexes that are not unique: the caller changes them
+    /// ([`Relation::index_change_many`]) before its command ends; empty: no entry changes.
     /// Returns how many it has done: the caller does the next one with [`Relation::update`].
     pub fn update_many(
         &self,
         txn: &mut Transaction,
         snapshot: &Snapshot,
         rows: &RowBatch,
+        rekeyed: &[bool],
         from: usize,
     ) -> Result<usize> {
         let txn = txn.of(self)?;
         let snapshot = snapshot.of(self)?;
         txn.begin_write()?;
+        let rows = UpdatedRows { rows, rekeyed };
         let mut group = RecordGroup::default();
         let mut written = Vec::new();
         let mut next = from;
-        while let Some((rid, _, _)) = rows.rows.get(next) {
+        while let Some((rid, _, _)) = rows.rows.rows.get(next) {
             if rid.block >= self.pages() {
                 break;
             }
             written.clear();
             group.clear(next);
             let done = self.update_page(txn, snapshot, rows, &mut group, &mut written)?;
-            self.wrote_rows(txn, &rows.rows[next..next + done], |r| r.0, &written)?;
+            self.wrote_rows(txn, &rows.rows.rows[next..next + done], |r| r.0, &written)?;
             next += done;
             if done == 0 {
                 break;
@@ -152,10 +165,11 @@ impl Relation {
         &self,
         txn: &mut Transaction,
         snapshot: &Snapshot,
-        rows: &RowBatch,
+        updated: UpdatedRows<'_>,
         group: &mut RecordGroup,
         written: &mut Vec<u64>,
     ) -> Result<usize> {
+        let UpdatedRows { rows, rekeyed } = updated;
         let from = group.from;
         let block = rows.rows[from].0.block;
         let mut page = self.core.pool.write(self.pid(block)?)?;
@@ -171,6 +185,12 @@ impl Relation {
                 self.update_group(txn, &mut page, rows, standing, group)?;
                 group.clear(at);
                 standing = Some(self.standing(txn, snapshot, word, RowLockMode::NoKeyUpdate)?);
+            }
+            let is_rekeyed = rekeyed.get(at).copied().unwrap_or(false);
+            if group.is_rekeyed != is_rekeyed {
+                self.update_group(txn, &mut page, rows, standing, group)?;
+                group.clear(at);
+                group.is_rekeyed = is_rekeyed;
             }
             let Some(s) = standing.filter(|s| s.replaced.is_some()) else { break };
             // The item is looked up here and not earlier, because the rows changed last may have moved it.
@@ -214,6 +234,7 @@ impl Relation {
             return Ok(());
         };
         let block = rows.rows[group.from].0.block;
+        let kept = if group.is_rekeyed { kept | KEY_CHANGED } else { kept };
         group.make_alike();
         let mut data =
             Vec::with_capacity(shape_len(first, group.rows[group.rows.len() - 1].0, group.rows.len()) + group.old);

@@ -367,7 +367,7 @@ impl Relation {
         Ok(match self.core.newest(word, txn.xid)? {
             NewestVersion::Held { xid, kind, .. } => match kind {
                 UndoKind::Insert | UndoKind::InsertRange | UndoKind::Delete => Liveness::Undecided(xid),
-                UndoKind::Update if word & KEY_CHANGED != 0 => Liveness::Undecided(xid),
+                UndoKind::Update | UndoKind::UpdateMany if word & KEY_CHANGED != 0 => Liveness::Undecided(xid),
                 _ => Liveness::Live,
             },
             NewestVersion::Own { deleted: true, .. } => Liveness::Dead,

@@ -7,6 +7,7 @@ use super::{IndexEntries, IndexMethod, IndexWorker, MethodProperties, MovedRows,
 use crate::api::{IndexInsert, RelationKind, RowBatch, Uniqueness};
 use crate::core::Core;
 use crate::directory::Relation;
+use crate::entry_changes::EntryChanges;
 use crate::report::CheckReport;
 use crate::trace::{self, TracedOperation};
 use crate::txn::{Snapshot, Transaction};
@@ -131,6 +132,20 @@ macro_rules! make_dispatch {
                 let new = NewKey { heap, key: &[], rid: RowId::from_u64(0), uniqueness };
                 match self.kind {
                     $(RelationKind::$kind => <crate::$($method)::+>::insert_many(self, txn, entries, &new, park),)*
+                    RelationKind::Heap | RelationKind::Cell => Err(cannot(self, "take keys")),
+                }
+            }
+            /// Makes some of the changes to the entries of rows that this transaction has updated in the heap, from the first
+            /// that is left on; they are sorted. The index is not unique.
+            pub fn index_change_many(
+                &self,
+                txn: &mut Transaction,
+                heap: &Relation,
+                changes: &mut EntryChanges,
+                park: &dyn Park,
+            ) -> Result<()> {
+                match self.kind {
+                    $(RelationKind::$kind => <crate::$($method)::+>::change_many(self, txn, heap, changes, park),)*
                     RelationKind::Heap | RelationKind::Cell => Err(cannot(self, "take keys")),
                 }
             }

@@ -16,6 +16,7 @@ pub(crate) mod work;
 use crate::api::{IndexInsert, RowBatch, Uniqueness};
 use crate::core::Core;
 use crate::directory::Relation;
+use crate::entry_changes::{EntryChange, EntryChanges};
 use crate::report::CheckReport;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::UndoRecord;
@@ -119,6 +120,31 @@ pub(crate) trait IndexMethod {
     /// The row, which stays or has just been changed by the transaction, has this key no longer.
     fn retire(index: &Relation, _: &mut Transaction, _key: &[u8], _: RowId) -> Result<()> {
         Err(cannot(index, "retire keys"))
+    }
+
+    /// Makes some of the changes to the entries of updated rows in the heap, from the first that is left on.
+    fn change_many(
+        index: &Relation,
+        txn: &mut Transaction,
+        heap: &Relation,
+        changes: &mut EntryChanges,
+        park: &dyn Park,
+    ) -> Result<()> {
+        let Some((what, key, rid)) = changes.next() else { return Ok(()) };
+        let rid = RowId::from_u64(rid);
+        match what {
+            EntryChange::Retire => {
+                let txn = txn.of(index)?;
+                txn.begin_removal()?;
+                Self::retire(index, txn, key, rid)?;
+            }
+            EntryChange::Insert => {
+                let new = NewKey { heap, key, rid, uniqueness: Uniqueness::NotUnique };
+                Self::insert(index, txn, &new, park)?;
+            }
+        }
+        changes.advance(what);
+        Ok(())
     }
 
     /// As `retire`, of a key as the index keeps it.

@@ -1,0 +1,141 @@
+//! The index entries that an UPDATE of many rows changes: they are gathered while the rows are stored, and changed in the
+//! order of their keys, many of a leaf at once (docs/decisions/0065).
+//!
+//! Invariants
+//! 1. The entries of a row are changed before anything can look for it as it is now: before the command ends, and before
+//!    RETURNING and the checks of views are evaluated.
+//! 2. Only entries of indexes that are not unique wait so: see [`kilndb_plan::IndexPlan::may_wait`].
+//! 3. Memory: what waits has `work_mem`, and one batch of rows more.
+//!
+//! Must not know: pages.
+
+use super::context::*;
+use super::index;
+use super::modify_many::{BatchScratch, IndexKeys};
+use super::modify_row::old_row;
+use kilndb_base::Result;
+use kilndb_plan::{IndexPlan, ModifyPlan};
+use kilndb_storage::EntryChanges;
+use kilndb_types::Datum;
+
+/// The indexes of a table whose entries an UPDATE may change.
+pub(super) struct TouchedIndexes {
+    /// Positions in `ModifyTarget::indexes`.
+    positions: Vec<usize>,
+    /// The columns that their entries depend on, as positions in the table; None: maybe all of them.
+    columns: Option<Vec<usize>>,
+}
+
+impl TouchedIndexes {
+    pub fn of(m: &ModifyPlan) -> TouchedIndexes {
+        let is_touched = |n: &usize| m.indexes[*n].is_touched(&m.changed) && !m.indexes[*n].has_terms();
+        let positions: Vec<usize> = (0..m.indexes.len()).filter(is_touched).collect();
+        let touched = || positions.iter().map(|n| &m.indexes[*n]);
+        let columns = touched().all(|p| p.predicate.is_none()).then(|| {
+            let mut columns: Vec<usize> = touched().flat_map(|p| p.shape.depends.iter().copied()).collect();
+            columns.sort_unstable();
+            columns.dedup();
+            columns
+        });
+        TouchedIndexes { positions, columns }
+    }
+    /// Makes the scratch ready for the rows of a batch.
+    pub fn begin(&self, s: &mut BatchScratch) {
+        s.rekeyed.clear();
+        for keys in [&mut s.entries, &mut s.new_entries] {
+            keys.resize_with(self.positions.len(), IndexKeys::default);
+            keys.iter_mut().for_each(IndexKeys::clear);
+        }
+    }
+    /// Notes the entries of the next row of the batch that change. `input` names the row; `BatchScratch::values` is the
+    /// row as it is to be.
+    pub fn put_row(
+        &self,
+        m: &ModifyPlan,
+        input: &[Datum],
+        s: &mut BatchScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        if self.positions.is_empty() {
+            return Ok(());
+        }
+        match &self.columns {
+            None => s.old = old_row(m, input),
+            Some(columns) => {
+                s.old.resize(m.table.columns.len(), Datum::Null);
+                for column in columns {
+                    let value = m.old_columns[*column].and_then(|slot| input.get(slot));
+                    s.old[*column] = value.cloned().unwrap_or_default();
+                }
+            }
+        }
+        let row = s.rekeyed.len();
+        let mut is_rekeyed = false;
+        for (at, n) in self.positions.iter().enumerate() {
+            let (old, new) = (&mut s.entries[at], &mut s.new_entries[at]);
+            let starts = (old.keys.len(), new.keys.len());
+            let before = index::put_entry(&m.indexes[*n], &s.old, &mut old.keys, rt, cx)?;
+            let after = index::put_entry(&m.indexes[*n], &s.values, &mut new.keys, rt, cx)?;
+            if before.is_some() == after.is_some() && old.keys[starts.0..] == new.keys[starts.1..] {
+                old.keys.truncate(starts.0);
+                new.keys.truncate(starts.1);
+                continue;
+            }
+            is_rekeyed = true;
+            if before.is_some() {
+                old.end_key(row);
+            }
+            if after.is_some() {
+                new.end_key(row);
+            }
+        }
+        s.rekeyed.push(is_rekeyed);
+        Ok(())
+    }
+    /// The rows up to the one at `end` are done with: somebody else has changed their entries, or there were none.
+    pub fn skip_rows(&self, s: &mut BatchScratch, end: usize) {
+        s.entries.iter_mut().chain(&mut s.new_entries).for_each(|keys| keys.take(end).for_each(drop));
+    }
+}
+
+/// Entries of a table's indexes that are still to be changed, by the indexes' positions.
+#[derive(Default)]
+pub(super) struct GatheredEntries(Vec<EntryChanges>);
+
+impl GatheredEntries {
+    /// Takes the entries of the rows of a batch, up to the one at `end`, which are stored.
+    pub fn take_rows(&mut self, touched: &TouchedIndexes, s: &mut BatchScratch, end: usize) {
+        for (at, n) in touched.positions.iter().enumerate() {
+            if self.0.len() <= *n {
+                self.0.resize_with(n + 1, EntryChanges::default);
+            }
+            let (changes, rows) = (&mut self.0[*n], &s.rows.rows);
+            s.entries[at].take(end).for_each(|(row, key)| changes.retire(key, rows[row].0));
+            s.new_entries[at].take(end).for_each(|(row, key)| changes.insert(key, rows[row].0));
+        }
+    }
+    pub fn size_bytes(&self) -> usize {
+        self.0.iter().map(EntryChanges::size_bytes).sum()
+    }
+    /// Changes the entries.
+    pub fn apply(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+        for (p, changes) in m.indexes.iter().zip(&mut self.0).filter(|(_, changes)| !changes.is_empty()) {
+            changes.sort();
+            let done = apply_to(p, m, changes, cx);
+            cx.usage.wrote_index(p.oid, changes.inserted());
+            changes.clear();
+            done?;
+        }
+        Ok(())
+    }
+}
+
+fn apply_to(p: &IndexPlan, m: &ModifyPlan, changes: &mut EntryChanges, cx: &mut ExecContext<'_>) -> Result<()> {
+    while !changes.is_done() {
+        cx.park.checkpoint()?;
+        cx.engine.pace_bulk(changes.len(), cx.park)?;
+        p.relation.index_change_many(cx.txn, m.heap()?, changes, cx.park)?;
+    }
+    Ok(())
+}
