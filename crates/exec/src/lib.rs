@@ -37,6 +37,7 @@ mod memoize;
 mod merge;
 mod mergejoin;
 mod modify;
+mod modify_columns;
 mod modify_many;
 mod modify_partitions;
 mod modify_row;

@@ -113,6 +113,10 @@ impl ModifyState {
         if let Some(plan) = &m.triggers {
             return self.run_triggered(m, plan, rt, cx);
         }
+        if super::modify_columns::takes_columns(m, &self.input, cx) {
+            self.run_columns(m, rt, cx)?;
+            return cascade::run(std::mem::take(&mut self.queue), m, cx);
+        }
         let mut batch = Batch::new(m.statement.input_width);
         loop {
             let failed = match self.input.fill(&mut batch, rt, cx) {

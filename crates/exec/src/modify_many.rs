@@ -78,7 +78,7 @@ impl IndexKeys {
 
 /// Whether each new row is a row of the input as it is: the columns are assigned the input's values in their order, nothing is
 /// computed, and no row is left out.
-fn stores_input(m: &ModifyPlan) -> bool {
+pub(super) fn stores_input(m: &ModifyPlan) -> bool {
     let columns = m.table.columns.len();
     let assignments = &m.statement.assignments;
     let is_same = |(place, (column, e)): (usize, &(usize, CExpr))| {

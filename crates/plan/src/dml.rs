@@ -203,6 +203,7 @@ impl Planner<'_> {
             input_width,
             old_ctid: old_ctid.unwrap_or(0),
             assignments: assignments.into(),
+            program: Default::default(),
             assigned: Self::assigned(d).into(),
             recheck: Arc::new(recheck),
             row_filter: row_filter.map(Arc::new),

@@ -694,6 +694,8 @@ pub struct ModifyStatement {
     /// row.
     pub old_ctid: usize,
     pub assignments: Arc<[(usize, CExpr)]>,
+    /// The program that computes them.
+    pub program: LazyValuesProgram,
     /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets, by the named table's columns.
     pub assigned: Arc<[bool]>,
     /// UPDATE, DELETE: all conditions, for rows that changed meanwhile.

@@ -136,6 +136,9 @@ pub(crate) fn int2_bits(v: i16) -> KeyBits {
 pub(crate) fn oid_bits(v: u32) -> KeyBits {
     marked(u64::from(v.swap_bytes()), 4)
 }
+pub(crate) fn tid_bits(block: u32, slot: u16) -> KeyBits {
+    marked(u64::from(block.swap_bytes()) | u64::from(slot.swap_bytes()) << 32, 6)
+}
 pub(crate) fn char_bits(v: u8) -> KeyBits {
     marked(u64::from(v), 1)
 }

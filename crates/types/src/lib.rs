@@ -37,6 +37,7 @@ pub mod pieces;
 pub mod range;
 pub(crate) mod range_aggregate;
 pub mod row;
+pub mod row_columns;
 pub mod row_shape;
 pub mod snapshot;
 pub mod stored_columns;

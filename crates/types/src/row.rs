@@ -144,12 +144,17 @@ pub fn encode_row(desc: &RowDescriptor, values: &[Datum], out: &mut Vec<u8>) -> 
         if value.is_null() {
             continue;
         }
-        match column.shape.is_some().then(|| column.shaped(value)).flatten() {
-            None => encode_value(column.storage, value, out)?,
-            Some(shaped) => encode_value(column.storage, &shaped, out)?,
-        }
+        encode_column(column, value, out)?;
     }
     Ok(())
+}
+/// Appends a value that is not NULL.
+#[inline]
+pub(crate) fn encode_column(column: &ColumnLayout, value: &Datum, out: &mut Vec<u8>) -> Result<()> {
+    match column.shape.is_some().then(|| column.shaped(value)).flatten() {
+        None => encode_value(column.storage, value, out),
+        Some(shaped) => encode_value(column.storage, &shaped, out),
+    }
 }
 fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Result<()> {
     use PhysicalType as P;
@@ -204,7 +209,7 @@ fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Resu
     }
     Ok(())
 }
-fn put_prefixed(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn put_prefixed(bytes: &[u8], out: &mut Vec<u8>) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }

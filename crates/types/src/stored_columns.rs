@@ -16,7 +16,7 @@ use crate::row::{ColumnFetch, ColumnLayout, NO_VALUE, PhysicalType, RowDescripto
 use crate::vector::{BytesKind, IntegerKind, Rows, Vector, VectorValues};
 use crate::{Datum, row};
 use kilndb_base::bytes::ByteReader;
-use kilndb_base::{Error, Result, RowId};
+use kilndb_base::{Error, Result, RowId, shared};
 
 /// The rows of a batch: their bytes one after the other, and each one's id, start and end.
 #[derive(Clone, Copy)]
@@ -175,6 +175,59 @@ impl StoredColumns {
             out.put(row, value);
             Ok(())
         })
+    }
+}
+
+impl StoredColumns {
+    /// As [`StoredColumns::read`], of values that are handed on as they are stored.
+    pub fn read_stored(
+        &self,
+        (layout, column): (&ColumnLayout, usize),
+        missing: &Datum,
+        stored: StoredRows<'_>,
+        rows: Rows<'_>,
+        out: &mut Vector,
+    ) -> Result<()> {
+        if !self.is_kept.get(column).is_some_and(|kept| *kept) {
+            return Err(Error::internal("a column that was not looked for is read"));
+        }
+        let starts = &self.starts[column];
+        out.take_bytes(BytesKind::Stored);
+        rows.try_each(|row| {
+            let start = match starts[row] {
+                NO_VALUE => {
+                    out.nulls.set(row);
+                    return Ok(());
+                }
+                MISSING => {
+                    out.put(row, missing.clone());
+                    return Ok(());
+                }
+                start => start,
+            };
+            let rest = bytes_from(stored, row, start)?;
+            let value = rest.get(..value_bytes(layout.storage, rest)?).ok_or_else(corrupted)?;
+            if let VectorValues::Bytes(BytesKind::Stored, column) = &mut out.values
+                && column.put(row, value)
+            {
+                return Ok(());
+            }
+            out.put(row, Datum::Stored(shared::bytes(value)?));
+            Ok(())
+        })
+    }
+}
+
+/// The length of the value that the bytes begin with.
+fn value_bytes(storage: PhysicalType, bytes: &[u8]) -> Result<usize> {
+    match (storage.width(), bytes.first()) {
+        (Some(width), _) => Ok(width),
+        (None, Some(length)) if *length < 0x80 => Ok(1 + usize::from(*length)),
+        (None, _) => {
+            let mut reader = ByteReader::new(bytes);
+            reader.prefixed().ok_or_else(corrupted)?;
+            Ok(bytes.len() - reader.remaining().len())
+        }
     }
 }
 

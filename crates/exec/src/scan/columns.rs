@@ -23,7 +23,7 @@ use kilndb_storage::RowBatch;
 use kilndb_types::Datum;
 use kilndb_types::row::ColumnFetch;
 use kilndb_types::stored_columns::{StoredColumns, StoredRows};
-use kilndb_types::vector::{Rows, Vector};
+use kilndb_types::vector::{IntegerKind, Rows, Vector, tid_word};
 
 /// Fewer rows are judged one after the other.
 const VECTOR_ROWS_MIN: usize = 16;
@@ -98,9 +98,21 @@ impl ColumnSource for GatheredColumns<'_> {
                 self.columns.find(desc, (stored, self.needed), batch, left)?;
                 let layout = &desc.columns[stored];
                 let missing = &self.table.columns[stored].missing;
-                self.columns.read((layout, stored), missing, batch, rows, vector)
+                match self.needed.get(stored) {
+                    Some(ColumnFetch::Stored) => {
+                        self.columns.read_stored((layout, stored), missing, batch, rows, vector)
+                    }
+                    _ => self.columns.read((layout, stored), missing, batch, rows, vector),
+                }
             }
-            ScanOutput::Ctid => each(vector, &|rid| Datum::Tid(rid.block, rid.slot)),
+            ScanOutput::Ctid => {
+                let places = vector.start_integers(IntegerKind::Tid, rows.positions());
+                rows.each(|row| {
+                    let rid = self.rows.rows[row].0;
+                    places[row] = tid_word(rid.block, rid.slot);
+                });
+                Ok(())
+            }
             ScanOutput::TableOid => each(vector, &|_| Datum::Oid(self.oid)),
             ScanOutput::Fixed(n) => each(vector, &|_| Datum::Oid(n)),
             ScanOutput::Nothing => each(vector, &|_| Datum::Null),

@@ -9,6 +9,8 @@ pub enum BytesKind {
     Text,
     Bytea,
     Jsonb,
+    /// Values of any type as they are stored, which are handed on without a look at them.
+    Stored,
 }
 
 /// Slices of one buffer, by position.
@@ -66,6 +68,7 @@ pub(super) fn of(value: &Datum) -> Option<(BytesKind, &[u8])> {
         Datum::Text(v) => Some((BytesKind::Text, v.as_bytes())),
         Datum::Bytea(v) => Some((BytesKind::Bytea, v)),
         Datum::Jsonb(v) => Some((BytesKind::Jsonb, v)),
+        Datum::Stored(v) => Some((BytesKind::Stored, v)),
         _ => None,
     }
 }
@@ -76,6 +79,7 @@ pub(super) fn datum(kind: BytesKind, bytes: &[u8]) -> Result<Datum> {
         BytesKind::Text => Datum::Text(shared::text(text(bytes)?)?),
         BytesKind::Bytea => Datum::Bytea(shared::bytes(bytes)?),
         BytesKind::Jsonb => Datum::Jsonb(shared::bytes(bytes)?),
+        BytesKind::Stored => Datum::Stored(shared::bytes(bytes)?),
     })
 }
 

@@ -59,6 +59,8 @@ pub enum IntegerKind {
     Time,
     Timestamp,
     TimestampTz,
+    /// The block, then 16 bits of the slot.
+    Tid,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -107,10 +109,17 @@ fn word_of(value: &Datum) -> Option<Word> {
         Datum::Time(v) => Word::Integer(K::Time, *v),
         Datum::Timestamp(v) => Word::Integer(K::Timestamp, *v),
         Datum::TimestampTz(v) => Word::Integer(K::TimestampTz, *v),
+        Datum::Tid(block, slot) => Word::Integer(K::Tid, tid_word(*block, *slot)),
         Datum::Numeric(Numeric::Short(v)) => Word::Decimal(v.decimals(), v.value()),
         Datum::Float8(v) => Word::Double(*v),
         _ => return None,
     })
+}
+
+/// The word of a row's place: those of places have their order.
+#[inline]
+pub fn tid_word(block: u32, slot: u16) -> i64 {
+    i64::from(block) << 16 | i64::from(slot)
 }
 
 impl IntegerKind {
@@ -126,6 +135,7 @@ impl IntegerKind {
             IntegerKind::Time => Datum::Time(word),
             IntegerKind::Timestamp => Datum::Timestamp(word),
             IntegerKind::TimestampTz => Datum::TimestampTz(word),
+            IntegerKind::Tid => Datum::Tid((word >> 16) as u32, word as u16),
         }
     }
     /// The key of a value, as in [`Vector::short_key`].
@@ -139,6 +149,7 @@ impl IntegerKind {
             IntegerKind::Int2 => key::int2_bits(word as i16),
             IntegerKind::Oid => key::oid_bits(word as u32),
             IntegerKind::Char => key::char_bits(word as u8),
+            IntegerKind::Tid => key::tid_bits((word >> 16) as u32, word as u16),
         }
     }
     /// Is it one of int2, int4 and int8?

@@ -1,0 +1,232 @@
+//! INSERT, UPDATE and DELETE of rows that come as columns: new values are computed for all rows of a batch at once, and rows
+//! are made of columns.
+//!
+//! Invariants
+//! 1. What a batch does is what its rows would do one after the other. If anything fails for one of them, or one breaks a
+//!    rule, the batch is done again as rows, of which none has been stored yet; so the error is that of the first row.
+//! 2. Only statements come here whose tables have no rules but which columns must not be NULL: see [`takes_columns`].
+//!
+//! Must not know: pages.
+
+use super::columns::{ColumnBatch, ColumnInput, row_of};
+use super::context::*;
+use super::modify::{ModifyState, takes_rows_together};
+use super::modify_many::{BatchScratch, stores_input};
+use super::state::NodeState;
+use super::vector_program::ProgramState;
+use kilndb_base::{Error, Result, RowId};
+use kilndb_bind::ir::DmlKind;
+use kilndb_plan::ModifyPlan;
+use kilndb_types::Datum;
+use kilndb_types::row_columns::encode_rows;
+use kilndb_types::vector::{IntegerKind, Rows, Vector, VectorValues};
+
+/// For fewer rows it is not worth while.
+const ROWS_MIN: f64 = 64.0;
+
+/// Does the statement take its input as columns?
+pub(super) fn takes_columns(m: &ModifyPlan, input: &NodeState, cx: &ExecContext<'_>) -> bool {
+    let statement = &*m.statement;
+    if statement.input.rows < ROWS_MIN || statement.returning.is_some() || !input.has_columns() {
+        return false;
+    }
+    let functions = &m.functions;
+    let calls_none = [&functions.generated, &functions.checks, &functions.indexes].iter().all(|list| list.is_empty());
+    let is_plain = m.is_plain() && statement.row_checks.is_empty() && !m.must_belong && calls_none;
+    match statement.kind {
+        DmlKind::Insert => {
+            is_plain
+                && statement.conflict.is_none()
+                && m.indexes.is_empty()
+                && !takes_rows_together(cx)
+                && stores_input(m)
+        }
+        DmlKind::Update => {
+            let touches_none = !m.indexes.iter().any(|p| p.is_touched(&m.changed));
+            let program = || statement.program.of_assignments(&statement.assignments, statement.input_width);
+            m.at_once && is_plain && touches_none && program().is_some()
+        }
+        DmlKind::Delete => m.indexes.is_empty() && m.referenced_by.is_empty() && m.triggers.is_none(),
+        DmlKind::Merge => false,
+    }
+}
+
+/// The rows that the batch names, by their ids. False: not all rows have one.
+fn put_rids(places: &Vector, rows: Rows<'_>, rids: &mut Vec<RowId>) -> bool {
+    let VectorValues::Integers(IntegerKind::Tid, words) = &places.values else { return false };
+    if places.nulls.has_any() || places.is_constant() {
+        return false;
+    }
+    rids.clear();
+    rows.each(|row| rids.push(RowId { block: (words[row] >> 16) as u32, slot: words[row] as u16 }));
+    true
+}
+
+/// Makes the bytes of rows; each row's id is still to be written.
+fn put_rows(m: &ModifyPlan, columns: &[&Vector], rows: Rows<'_>, s: &mut BatchScratch) -> Result<()> {
+    s.rows.clear();
+    let mut start = 0;
+    let ends = &mut s.rows.rows;
+    encode_rows(&m.stored_as.descriptor, columns, rows, &mut s.rows.bytes, |end| {
+        ends.push((RowId::default(), start, end as u32));
+        start = end as u32;
+    })
+}
+
+/// Has a column that must not be NULL one?
+fn has_missing_values(m: &ModifyPlan, columns: &[&Vector], rows: Rows<'_>) -> bool {
+    m.not_null.iter().any(|at| columns.get(*at).is_none_or(|column| !rows.all(|row| !column.is_null(row))))
+}
+
+impl ModifyState {
+    pub(super) fn run_columns(&mut self, m: &ModifyPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let is_used = vec![true; m.statement.input_width];
+        let mut input = ColumnInput::default();
+        let mut program = ProgramState::default();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        while input.fill(&mut self.input, &is_used, rt, cx)? {
+            let batch = &mut input.batch;
+            let done = match m.statement.kind {
+                DmlKind::Insert => self.insert_columns(m, batch, &mut scratch, cx)?,
+                DmlKind::Update => self.update_columns(m, batch, (&mut scratch, &mut program), rt, cx)?,
+                _ => self.delete_columns(m, batch, &mut scratch, rt, cx)?,
+            };
+            if !done {
+                self.run_as_rows(m, batch, &is_used, rt, cx)?;
+            }
+            cx.concerns_none();
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+    /// Does with the rows of a batch what is to be done, one after the other.
+    fn run_as_rows(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &mut ColumnBatch,
+        is_used: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let (columns, rows) = batch.parts();
+        let mut taken = Batch::new(is_used.len());
+        let mut values = Vec::new();
+        rows.try_each(|row| {
+            row_of(columns, is_used, row, &mut values)?;
+            taken.push(&values);
+            Ok::<(), Error>(())
+        })?;
+        match m.statement.kind {
+            DmlKind::Insert => self.insert_batch(m, &taken, rt, cx),
+            DmlKind::Update => self.update_batch(m, &taken, rt, cx),
+            _ => self.delete_batch(m, &taken, rt, cx),
+        }
+    }
+
+    /// False: a row breaks a rule.
+    fn insert_columns(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &mut ColumnBatch,
+        s: &mut BatchScratch,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        let (columns, rows) = batch.parts();
+        let columns: Vec<&Vector> = columns.iter().collect();
+        if has_missing_values(m, &columns, rows) {
+            return Ok(false);
+        }
+        put_rows(m, &columns, rows, s)?;
+        s.rids.clear();
+        cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
+        m.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+        self.changed += s.rids.len() as u64;
+        Ok(true)
+    }
+
+    /// False: a value cannot be computed, or a row breaks a rule.
+    fn update_columns(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &mut ColumnBatch,
+        (s, state): (&mut BatchScratch, &mut ProgramState),
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        let statement = &*m.statement;
+        let Some(values) = statement.program.of_assignments(&statement.assignments, statement.input_width) else {
+            return Ok(false);
+        };
+        let (columns, rows) = batch.parts();
+        let is_named = columns.get(statement.old_ctid).is_some_and(|places| put_rids(places, rows, &mut s.rids));
+        if !is_named || !state.run(&values.program, columns, rows, rt, cx)? {
+            return Ok(false);
+        }
+        let null = Vector::constant(Datum::Null);
+        let old = |slot: &Option<usize>| slot.and_then(|slot| columns.get(slot)).unwrap_or(&null);
+        let mut new: Vec<&Vector> = m.old_columns.iter().map(old).collect();
+        for ((column, _), result) in statement.assignments.iter().zip(&values.program.results) {
+            new[*column] = state.result(&*columns, *result);
+        }
+        if has_missing_values(m, &new, rows) {
+            return Ok(false);
+        }
+        put_rows(m, &new, rows, s)?;
+        s.rows.rows.iter_mut().zip(&s.rids).for_each(|(row, rid)| row.0 = *rid);
+        let mut at = 0;
+        while at < s.rids.len() {
+            cx.engine.pace_bulk(s.rids.len(), cx.park)?;
+            let done = m.heap()?.update_many(cx.txn, &cx.snapshot, &s.rows, &[], at)?;
+            self.changed += done as u64;
+            at += done;
+            if at < s.rids.len() {
+                self.change_one(m, batch, at, rt, cx)?;
+                at += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    /// False: a row has no id.
+    fn delete_columns(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &mut ColumnBatch,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        let (columns, rows) = batch.parts();
+        if !columns.get(m.statement.old_ctid).is_some_and(|places| put_rids(places, rows, &mut s.rids)) {
+            return Ok(false);
+        }
+        let mut at = 0;
+        while at < s.rids.len() {
+            cx.engine.pace_bulk(s.rids.len(), cx.park)?;
+            let done = m.heap()?.delete_many(cx.txn, &cx.snapshot, &s.rids[at..])?;
+            self.changed += done as u64;
+            at += done;
+            if at < s.rids.len() {
+                self.change_one(m, batch, at, rt, cx)?;
+                at += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Changes the row of this number, which storage has given back.
+    fn change_one(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &mut ColumnBatch,
+        number: usize,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let Some(position) = batch.list().get(number).copied() else { return Ok(()) };
+        let mut row = Vec::new();
+        let is_used = vec![true; batch.columns.len()];
+        row_of(&batch.columns, &is_used, position as usize, &mut row)?;
+        self.change(m, row, rt, cx)
+    }
+}
