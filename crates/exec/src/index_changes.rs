@@ -13,10 +13,14 @@ use super::context::*;
 use super::index;
 use super::modify_many::{BatchScratch, IndexKeys};
 use super::modify_row::old_row;
-use kilndb_base::Result;
+use kilndb_base::{Error, Result};
 use kilndb_plan::{IndexPlan, ModifyPlan};
 use kilndb_storage::EntryChanges;
 use kilndb_types::Datum;
+use kilndb_types::vector::Vector;
+
+/// The most bytes of entries that wait, whatever `work_mem` is: places in them are 32 bits wide.
+const GATHERED_BYTES_MAX: usize = 1 << 30;
 
 /// The indexes of a table whose entries an UPDATE may change.
 pub(super) struct TouchedIndexes {
@@ -39,6 +43,9 @@ impl TouchedIndexes {
         });
         TouchedIndexes { positions, columns }
     }
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
     /// Makes the scratch ready for the rows of a batch.
     pub fn begin(&self, s: &mut BatchScratch) {
         s.rekeyed.clear();
@@ -57,7 +64,7 @@ impl TouchedIndexes {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        if self.positions.is_empty() {
+        if self.is_empty() {
             return Ok(());
         }
         match &self.columns {
@@ -70,6 +77,41 @@ impl TouchedIndexes {
                 }
             }
         }
+        self.put_keys(m, s, rt, cx)
+    }
+    /// The same of a row that is the one at a position of columns: of the table's columns as they are and as they are to
+    /// be.
+    pub fn put_position(
+        &self,
+        m: &ModifyPlan,
+        ((old, new), position): ((&[&Vector], &[&Vector]), usize),
+        s: &mut BatchScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        for (columns, values) in [(old, &mut s.old), (new, &mut s.values)] {
+            values.resize(m.table.columns.len(), Datum::Null);
+            match &self.columns {
+                None => columns.iter().zip(values).try_for_each(|(column, value)| {
+                    *value = column.get(position)?;
+                    Ok::<(), Error>(())
+                })?,
+                Some(needed) => needed.iter().try_for_each(|at| {
+                    values[*at] = columns[*at].get(position)?;
+                    Ok::<(), Error>(())
+                })?,
+            }
+        }
+        self.put_keys(m, s, rt, cx)
+    }
+    /// Of a row in `BatchScratch::old` and `BatchScratch::values`.
+    fn put_keys(
+        &self,
+        m: &ModifyPlan,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let row = s.rekeyed.len();
         let mut is_rekeyed = false;
         for (at, n) in self.positions.iter().enumerate() {
@@ -115,8 +157,10 @@ impl GatheredEntries {
             s.new_entries[at].take(end).for_each(|(row, key)| changes.insert(key, rows[row].0));
         }
     }
-    pub fn size_bytes(&self) -> usize {
-        self.0.iter().map(EntryChanges::size_bytes).sum()
+    /// Changes the entries once they have used up their memory.
+    pub fn apply_most(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+        let size_bytes: usize = self.0.iter().map(EntryChanges::size_bytes).sum();
+        if size_bytes > cx.work_mem_bytes.min(GATHERED_BYTES_MAX) { self.apply(m, cx) } else { Ok(()) }
     }
     /// Changes the entries.
     pub fn apply(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {

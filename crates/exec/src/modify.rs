@@ -115,6 +115,7 @@ impl ModifyState {
         }
         if super::modify_columns::takes_columns(m, &self.input, cx) {
             self.run_columns(m, rt, cx)?;
+            self.gathered.apply(m, cx)?;
             return cascade::run(std::mem::take(&mut self.queue), m, cx);
         }
         let mut batch = Batch::new(m.statement.input_width);

@@ -10,6 +10,7 @@
 
 use super::columns::{ColumnBatch, ColumnInput, row_of};
 use super::context::*;
+use super::index_changes::TouchedIndexes;
 use super::modify::{ModifyState, takes_rows_together};
 use super::modify_many::{BatchScratch, stores_input};
 use super::state::NodeState;
@@ -42,9 +43,8 @@ pub(super) fn takes_columns(m: &ModifyPlan, input: &NodeState, cx: &ExecContext<
                 && stores_input(m)
         }
         DmlKind::Update => {
-            let touches_none = !m.indexes.iter().any(|p| p.is_touched(&m.changed));
             let program = || statement.program.of_assignments(&statement.assignments, statement.input_width);
-            m.at_once && is_plain && touches_none && program().is_some()
+            m.at_once && is_plain && program().is_some()
         }
         DmlKind::Delete => m.indexes.is_empty() && m.referenced_by.is_empty() && m.triggers.is_none(),
         DmlKind::Merge => false,
@@ -171,19 +171,28 @@ impl ModifyState {
         if has_missing_values(m, &new, rows) {
             return Ok(false);
         }
+        let touched = TouchedIndexes::of(m);
+        touched.begin(s);
+        if !touched.is_empty() {
+            let old: Vec<&Vector> = m.old_columns.iter().map(old).collect();
+            rows.try_each(|row| touched.put_position(m, ((&old, &new), row), s, rt, cx))?;
+        }
         put_rows(m, &new, rows, s)?;
         s.rows.rows.iter_mut().zip(&s.rids).for_each(|(row, rid)| row.0 = *rid);
         let mut at = 0;
         while at < s.rids.len() {
             cx.engine.pace_bulk(s.rids.len(), cx.park)?;
-            let done = m.heap()?.update_many(cx.txn, &cx.snapshot, &s.rows, &[], at)?;
+            let done = m.heap()?.update_many(cx.txn, &cx.snapshot, &s.rows, &s.rekeyed, at)?;
             self.changed += done as u64;
             at += done;
+            self.gathered.take_rows(&touched, s, at);
             if at < s.rids.len() {
                 self.change_one(m, batch, at, rt, cx)?;
                 at += 1;
+                touched.skip_rows(s, at);
             }
         }
+        self.gathered.apply_most(m, cx)?;
         Ok(true)
     }
 

@@ -21,9 +21,6 @@ use kilndb_plan::expression::CExpr;
 use kilndb_storage::{RowBatch, TermChange};
 use kilndb_types::{Datum, row};
 
-/// The most bytes of index entries that wait, whatever `work_mem` is: places in them are 32 bits wide.
-const MOST_GATHERED_BYTES: usize = 1 << 30;
-
 /// Buffers that are kept from one batch to the next.
 #[derive(Default)]
 pub(crate) struct BatchScratch {
@@ -271,10 +268,7 @@ impl ModifyState {
                 touched.skip_rows(s, at);
             }
         }
-        if self.gathered.size_bytes() > cx.work_mem_bytes.min(MOST_GATHERED_BYTES) {
-            self.gathered.apply(m, cx)?;
-        }
-        Ok(())
+        self.gathered.apply_most(m, cx)
     }
 
     pub(super) fn delete_batch(
