@@ -1,7 +1,8 @@
 //! Filling an index from its table, and queries that DDL asks of its own database.
 
 use super::Definitions;
-use super::key_sort::{KeySorter, MergedKeys};
+use super::key_merge::{BuiltEntries, KEYS_AHEAD_MIN, with_merged};
+use super::key_sort::KeySorter;
 use super::older_keys::OlderKeys;
 use super::online::{COPYING, PacedRuntime};
 use crate::client::{ProgressKind, ProgressSlot, Runtime};
@@ -29,7 +30,7 @@ const PHASE: usize = 9;
 /// Of the index method: 2 reads the table, 3 sorts, 5 fills the tree.
 const STEP: usize = 10;
 const ROWS_TOTAL: usize = 11;
-const ROWS_DONE: usize = 12;
+pub(super) const ROWS_DONE: usize = 12;
 const BLOCKS_TOTAL: usize = 15;
 const BLOCKS_DONE: usize = 16;
 const CREATE_INDEX: i64 = 1;
@@ -375,12 +376,13 @@ impl Definitions<'_> {
             false => self.newest_snapshot()?,
         };
         let of = KeysOf { snapshot: Some(&seen), rows: None };
-        let mut sorters = self.gather_keys(table, index, &of, runtime)?;
+        let sorters = self.gather_keys(table, index, &of, runtime)?;
         progress.set(BLOCKS_DONE, i64::from(blocks));
         progress.set(STEP, 3);
         let count = sorters.iter().map(|s| s.count).sum::<u64>();
         progress.set(ROWS_TOTAL, count as i64);
         let tree = self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
+        let (pool, helpers) = (self.context().cluster.helpers.clone(), self.context().settings.helpers_per_index);
         let txn = self
             .context_mut()
             .transaction
@@ -390,25 +392,16 @@ impl Definitions<'_> {
         if tree.kind() != index.storage_kind() {
             return Err(Error::internal("an index is built in storage of another kind"));
         }
-        let mut previous: Option<Vec<u8>> = None;
-        let mut duplicate = None;
-        let sorted = MergedKeys::new(&mut sorters)?;
+        let helpers = if count >= KEYS_AHEAD_MIN { helpers } else { 0 };
         progress.set(STEP, 5);
-        let mut loaded = 0;
-        let mut entries = sorted.map(|entry| {
-            let (key, rid, has_null) = entry?;
-            loaded += 1;
-            progress.set(ROWS_DONE, loaded);
-            if index.unique && !has_null {
-                if previous.as_ref() == Some(&key) {
-                    duplicate = Some(rid);
-                    return Err(Error::new(sqlstate::UNIQUE_VIOLATION, "duplicate key"));
-                }
-                previous = Some(key.clone());
-            }
-            Ok((key, rid))
+        let mut duplicate = None;
+        let built = with_merged(sorters, (&pool, helpers), runtime, |keys| {
+            let (is_unique, previous) = (index.unique, Vec::new());
+            let mut entries = BuiltEntries { keys, progress, is_unique, loaded: 0, previous, duplicate: None };
+            let built = tree.index_build(txn, &mut entries, runtime);
+            duplicate = entries.duplicate;
+            built
         });
-        let built = tree.index_build(txn, &mut entries, runtime);
         if let Some(rid) = duplicate {
             return Err(self.duplicate_error(table, index, rid, runtime)?);
         }

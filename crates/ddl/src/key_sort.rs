@@ -11,6 +11,7 @@
 use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::merge_heap::MergeHeap;
 use kilndb_base::{Error, Result, RowId, sqlstate, work};
+use kilndb_storage::IndexEntries;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -292,6 +293,14 @@ fn comes_first(sources: &[KeySource<'_>], a: u32, b: u32) -> bool {
 pub(super) struct MergedKeys<'a> {
     sources: Vec<KeySource<'a>>,
     heap: MergeHeap,
+    /// The first entry has been handed out.
+    is_taken: bool,
+}
+
+/// Sorted keys, one after the other.
+pub(super) trait SortedKeys {
+    /// The next key, which is there until the next call, its row, and "a key column is NULL". None: there are no more.
+    fn next_key(&mut self) -> Result<Option<(&[u8], RowId, bool)>>;
 }
 
 impl<'a> MergedKeys<'a> {
@@ -305,7 +314,24 @@ impl<'a> MergedKeys<'a> {
     fn of(mut sources: Vec<KeySource<'a>>) -> Result<MergedKeys<'a>> {
         let prefixes = sources.iter_mut().map(KeySource::advance).collect::<Result<Vec<Option<u64>>>>()?;
         let heap = MergeHeap::of(prefixes, |a, b| comes_first(&sources, a, b));
-        Ok(MergedKeys { sources, heap })
+        Ok(MergedKeys { sources, heap, is_taken: false })
+    }
+}
+
+impl SortedKeys for MergedKeys<'_> {
+    #[inline]
+    fn next_key(&mut self) -> Result<Option<(&[u8], RowId, bool)>> {
+        if self.is_taken
+            && let Some(first) = self.heap.first()
+        {
+            let prefix = self.sources[first as usize].advance()?;
+            self.heap.replace_first(prefix, |a, b| comes_first(&self.sources, a, b));
+        }
+        self.is_taken = true;
+        Ok(self.heap.first().map(|first| {
+            let (key, rid, has_null) = self.sources[first as usize].entry();
+            (key, RowId::from_u64(rid), has_null)
+        }))
     }
 }
 
@@ -314,14 +340,14 @@ impl Iterator for MergedKeys<'_> {
     type Item = Result<(Vec<u8>, RowId, bool)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let source = &mut self.sources[self.heap.first()? as usize];
-        let (key, rid, has_null) = source.entry();
-        let entry = (key.to_vec(), RowId::from_u64(rid), has_null);
-        match source.advance() {
-            Ok(prefix) => self.heap.replace_first(prefix, |a, b| comes_first(&self.sources, a, b)),
-            Err(e) => return Some(Err(e)),
-        }
-        Some(Ok(entry))
+        let next = self.next_key();
+        next.map(|entry| entry.map(|(key, rid, has_null)| (key.to_vec(), rid, has_null))).transpose()
+    }
+}
+
+impl IndexEntries for MergedKeys<'_> {
+    fn next_entry(&mut self) -> Result<Option<(&[u8], RowId)>> {
+        Ok(self.next_key()?.map(|(key, rid, _)| (key, rid)))
     }
 }
 

@@ -38,6 +38,7 @@ mod grant;
 mod identity;
 mod index;
 mod index_class;
+mod key_merge;
 mod key_sort;
 mod large_object;
 mod like;

@@ -191,6 +191,10 @@ impl Definitions<'_> {
             self.analyze_and_count(&table, columns, (options.verbose, Maintenance::Analyze), runtime)?;
         }
         if options.vacuum && table.persistence != GLOBAL {
+            if table.storage.0 != 0 {
+                let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
+                heap.note_settled_blocks(runtime)?;
+            }
             for index in table.indexes.iter().filter(|i| i.storage.0 != 0) {
                 let relation =
                     self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;

@@ -69,8 +69,8 @@ fn main() {
         }
     });
     timed("index_build", n, || {
-        let mut it = all.iter().enumerate().map(|(i, r)| Ok(((i as u64).to_be_bytes().to_vec(), *r)));
-        index.index_build(&mut t, &mut it, &p).unwrap();
+        let it = all.iter().enumerate().map(|(i, r)| Ok(((i as u64).to_be_bytes().to_vec(), *r)));
+        index.index_build(&mut t, &mut IteratorEntries::new(it), &p).unwrap();
     });
     t.commit(CommitMode::Sync, &p).unwrap();
     let mut x = 88172645463325252u64;

@@ -79,7 +79,7 @@ pub use locks::owner::LockOwner;
 pub use locks::waiting::{LockWait, WaitedObject};
 pub use locks::waits_for::WaitLink;
 pub use method::terms::{PendingTerms, TermChange, TermScan};
-pub use method::{IndexContents, IndexEntries, MethodProperties, MovedRows};
+pub use method::{IndexContents, IndexEntries, IteratorEntries, MethodProperties, MovedRows};
 pub use private::{PrivateStore, is_private};
 pub use report::CheckReport;
 pub use ssi::locks::{ReadLockInfo, ReadLockKind, ReadLockLimits};

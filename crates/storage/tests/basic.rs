@@ -203,8 +203,8 @@ fn build_and_bulk() {
     let mut rids = Vec::new();
     heap.insert_many(&mut t, &batch, &mut rids).unwrap();
     assert_eq!(rids.len(), 100_000);
-    let mut entries = rids.iter().enumerate().map(|(i, r)| Ok((key(i as u32), *r)));
-    index.index_build(&mut t, &mut entries, &p).unwrap();
+    let entries = rids.iter().enumerate().map(|(i, r)| Ok((key(i as u32), *r)));
+    index.index_build(&mut t, &mut IteratorEntries::new(entries), &p).unwrap();
     commit(&e, t);
     assert_eq!(rows(&e, &heap).len(), 100_000);
     let mut t = e.begin(Isolation::ReadCommitted, 0);

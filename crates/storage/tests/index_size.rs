@@ -35,7 +35,7 @@ fn build(e: &Arc<Engine>, keys: impl Iterator<Item = Vec<u8>>) -> (Table, Keys) 
     let rows: Keys = keys.map(|key| (heap.insert(&mut t, &key).unwrap(), key)).collect();
     let mut entries: Vec<_> = rows.iter().map(|(rid, key)| (key.clone(), *rid)).collect();
     entries.sort();
-    index.index_build(&mut t, &mut entries.into_iter().map(Ok), &p).unwrap();
+    index.index_build(&mut t, &mut IteratorEntries::new(entries.into_iter().map(Ok)), &p).unwrap();
     t.commit(CommitMode::Sync, &p).unwrap();
     (Table { heap, index }, rows)
 }

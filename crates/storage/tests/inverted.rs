@@ -331,8 +331,8 @@ fn an_index_that_is_built_is_in_order() {
     // Term n has the first 900 + n rows.
     let rows_of = |n: usize| &rids[..900 + n];
     let name = |n: usize| format!("t{n:05}").into_bytes();
-    let mut postings = (0..1500).flat_map(|n| rows_of(n).iter().map(move |rid| Ok((name(n), *rid))));
-    index.index_build(&mut t, &mut postings, &p).unwrap();
+    let postings = (0..1500).flat_map(|n| rows_of(n).iter().map(move |rid| Ok((name(n), *rid))));
+    index.index_build(&mut t, &mut IteratorEntries::new(postings), &p).unwrap();
     t.commit(CommitMode::Async, &p).unwrap();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();

@@ -124,8 +124,8 @@ impl Definitions<'_> {
         let places = self.new_storage(AccessMethod::of(BTREE).storage_kind(), UNLOGGED)?;
         let tree = self.context().cluster.engine.relation(places)?;
         let mut sorters = [sorter];
-        let mut entries = MergedKeys::new(&mut sorters)?.map(|entry| entry.map(|(key, rid, _)| (key, rid)));
-        tree.index_build(self.writer()?, &mut entries, runtime)?;
+        let mut keys = MergedKeys::new(&mut sorters)?;
+        tree.index_build(self.writer()?, &mut keys, runtime)?;
         Ok(places)
     }
 

@@ -7,12 +7,13 @@
 
 use super::node::{self, MAX_KEY};
 use crate::directory::Relation;
+use crate::method::IndexEntries;
 use crate::page::PAGE;
 use crate::txn::Transaction;
 use crate::wal::record::PageOp;
 use kilndb_base::bytes::put_prefixed;
 use kilndb_base::park::Park;
-use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_base::{Error, Result, sqlstate};
 
 const FILL: usize = PAGE * 9 / 10 - 64;
 
@@ -44,7 +45,7 @@ impl Relation {
     pub(crate) fn tree_build(
         &self,
         txn: &mut Transaction,
-        entries: &mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,
+        entries: &mut dyn IndexEntries,
         park: &dyn Park,
     ) -> Result<()> {
         let txn = txn.of(self)?;
@@ -52,8 +53,7 @@ impl Relation {
         txn.logged_work |= self.logged();
         let mut levels = vec![TreeLevel::default()];
         let (mut n, mut bytes) = (0u64, Vec::new());
-        for entry in entries {
-            let (key, rid) = entry?;
+        while let Some((key, rid)) = entries.next_entry()? {
             if key.len() > MAX_KEY {
                 return Err(Error::new(
                     sqlstate::PROGRAM_LIMIT_EXCEEDED,
@@ -62,18 +62,19 @@ impl Relation {
             }
             let rid = rid.to_u64();
             let level = &levels[0];
-            assert!(level.count == 0 || level.last_key <= key, "an index is built from entries in order");
+            assert!(level.count == 0 || level.last_key.as_slice() <= key, "an index is built from entries in order");
             bytes.clear();
-            node::build_into(&mut bytes, &key, rid, None, 0);
+            node::build_into(&mut bytes, key, rid, None, 0);
             if !levels[0].has_room(&bytes) {
                 let last = &levels[0].last_key;
-                let p = last.iter().zip(&key).take_while(|(a, b)| a == b).count();
-                let separator = if p < key.len() { (key[..=p].to_vec(), 0) } else { (key.clone(), rid) };
+                let p = last.iter().zip(key).take_while(|(a, b)| a == b).count();
+                let separator = if p < key.len() { (key[..=p].to_vec(), 0) } else { (key.to_vec(), rid) };
                 self.close_node(&mut levels, 0, separator)?;
             }
             let level = &mut levels[0];
             level.push(&bytes);
-            level.last_key = key;
+            level.last_key.clear();
+            level.last_key.extend_from_slice(key);
             n += 1;
             if n.is_multiple_of(4096) {
                 park.checkpoint()?;

@@ -6,7 +6,7 @@ use crate::api::{IndexInsert, RowBatch};
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::entry_changes::EntryChanges;
-use crate::method::{IndexContents, IndexEntries, IndexMethod, MethodProperties, MovedRows, NewKey};
+use crate::method::{IndexContents, IndexEntries, IndexMethod, IteratorEntries, MethodProperties, MovedRows, NewKey};
 use crate::report::CheckReport;
 use crate::txn::{Snapshot, Transaction};
 use kilndb_base::park::Park;
@@ -26,7 +26,7 @@ impl IndexMethod for TreeMethod {
         leads_to_all_rows: true,
     };
 
-    fn build(index: &Relation, txn: &mut Transaction, entries: &mut IndexEntries<'_>, park: &dyn Park) -> Result<()> {
+    fn build(index: &Relation, txn: &mut Transaction, entries: &mut dyn IndexEntries, park: &dyn Park) -> Result<()> {
         index.tree_build(txn, entries, park)
     }
     fn copy(
@@ -57,7 +57,7 @@ impl IndexMethod for TreeMethod {
             }
         }
         entries.sort();
-        index.tree_build(txn, &mut entries.into_iter().map(Ok), park)
+        index.tree_build(txn, &mut IteratorEntries::new(entries.into_iter().map(Ok)), park)
     }
     fn check(core: &Core, index: &Arc<Relation>, report: &mut CheckReport) -> Result<()> {
         super::check::check(core, index, report)

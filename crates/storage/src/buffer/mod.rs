@@ -62,6 +62,9 @@ pub(crate) struct Pool {
     frames: LazyArray<AtomicU64>,
     /// For each page the number of the frame that it took last.
     frame_of: LazyArray<AtomicU32>,
+    /// For each page of a heap how many rows it has, if everybody sees all of them: the number plus one, with the page's
+    /// version in the high 48 bits. It holds as long as the page has that version.
+    settled: LazyArray<AtomicU64>,
     free_frames: Mutex<Vec<u32>>,
     capacity: usize,
     resident: AtomicUsize,
@@ -133,6 +136,7 @@ impl Pool {
             memory,
             frames: LazyArray::new(frame_count)?,
             frame_of: LazyArray::new(pages)?,
+            settled: LazyArray::new(pages)?,
             free_frames: Mutex::new((0..frame_count as u32).rev().collect()),
             capacity,
             resident: AtomicUsize::new(0),
@@ -209,6 +213,32 @@ impl Pool {
                 EVICTED => self.fault(pid)?,
                 _ => backoff(&mut spins),
             }
+        }
+    }
+
+    /// The version of a page that is in memory and not latched.
+    #[inline]
+    pub(crate) fn version(&self, pid: u32) -> Option<u64> {
+        let now = self.state(pid).load(Acquire);
+        matches!(now & STATE, UNLOCKED | MARKED).then_some(now >> 8)
+    }
+    /// The number that was noted of a page that has not been changed since, nor gone from memory.
+    #[inline]
+    pub(crate) fn settled_rows(&self, pid: u32) -> Option<u32> {
+        let known = self.settled.get(pid as usize).load(Relaxed);
+        let is_now = known != 0 && self.version(pid).is_some_and(|version| version << 16 == known & !0xffff);
+        is_now.then(|| {
+            self.count(AccessKind::Page, 1);
+            (known as u32 & 0xffff) - 1
+        })
+    }
+    /// Notes the number of a page's rows, all of which everybody sees, as they were at this version.
+    #[inline]
+    pub(crate) fn note_settled(&self, pid: u32, version: u64, rows: usize) {
+        let (known, now) = (self.settled.get(pid as usize), version << 16 | (rows as u64 + 1));
+        // The word is written only if it changes, because other processors read it.
+        if rows < 0xffff && known.load(Relaxed) != now {
+            known.store(now, Relaxed);
         }
     }
 

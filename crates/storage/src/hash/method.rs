@@ -7,7 +7,7 @@ use crate::api::{IndexInsert, RowBatch};
 use crate::btree::method::TreeMethod;
 use crate::core::Core;
 use crate::directory::Relation;
-use crate::method::{IndexContents, IndexEntries, IndexMethod, MethodProperties, MovedRows, NewKey};
+use crate::method::{IndexContents, IndexEntries, IndexMethod, IteratorEntries, MethodProperties, MovedRows, NewKey};
 use crate::report::CheckReport;
 use crate::txn::{Snapshot, Transaction};
 use kilndb_base::park::Park;
@@ -32,7 +32,7 @@ impl IndexMethod for Hash {
     fn kept_key(key: &[u8]) -> Cow<'_, [u8]> {
         Cow::Owned(code_of(key).to_vec())
     }
-    fn build(index: &Relation, txn: &mut Transaction, entries: &mut IndexEntries<'_>, park: &dyn Park) -> Result<()> {
+    fn build(index: &Relation, txn: &mut Transaction, entries: &mut dyn IndexEntries, park: &dyn Park) -> Result<()> {
         TreeMethod::build(index, txn, entries, park)
     }
     /// The source may be a tree with the keys themselves, as earlier builds made hash indexes.
@@ -52,7 +52,7 @@ impl IndexMethod for Hash {
             }
         })?;
         entries.sort();
-        index.tree_build(txn, &mut entries.into_iter().map(Ok), park)
+        index.tree_build(txn, &mut IteratorEntries::new(entries.into_iter().map(Ok)), park)
     }
     fn check(core: &Core, index: &Arc<Relation>, report: &mut CheckReport) -> Result<()> {
         TreeMethod::check(core, index, report)?;

@@ -9,5 +9,7 @@ pub mod page;
 pub mod pieces;
 pub mod prune;
 pub mod read;
+#[cfg(test)]
+mod settled_tests;
 pub mod watch;
 pub mod write;

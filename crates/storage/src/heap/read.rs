@@ -15,6 +15,7 @@ use crate::ssi::Reader;
 use crate::trace::{self, TracedOperation};
 use crate::txn::visibility::{NewestVersion, SeenVersion};
 use crate::txn::{Snapshot, Transaction};
+use kilndb_base::park::Park;
 use kilndb_base::{Result, RowId};
 use std::sync::Arc;
 
@@ -236,6 +237,7 @@ impl Relation {
         let mut later: Vec<(usize, u64)> = Vec::new();
         let mut roomy = false;
         let (rows_before, bytes_before) = (batch.rows.len(), batch.bytes.len());
+        let seen = self.page_version(block);
         self.items(block, |v| {
             batch.rows.truncate(rows_before);
             batch.bytes.truncate(bytes_before);
@@ -266,6 +268,7 @@ impl Relation {
             self.hint(block);
         }
         if later.is_empty() {
+            self.note_settled(seen, batch.rows.len() - rows_before);
             return Ok(());
         }
         // Rows whose version is not settled: look each up, keep, replace or drop it.
@@ -328,29 +331,12 @@ impl Relation {
         }
         Ok(())
     }
+    /// The number of rows of one block that the snapshot sees (as of its current contents).
     pub fn count_block(&self, block: u32, snapshot: &Snapshot) -> Result<u32> {
         let snapshot = snapshot.of(self)?;
         self.begin_scan(snapshot)?;
-        let horizon = self.core.undo.horizon();
         let mut later: Vec<(usize, u64)> = Vec::new();
-        let settled = self
-            .items(block, |v| {
-                later.clear();
-                let mut n = 0;
-                for slot in 1..=v.u16(at::COUNT) {
-                    let Some((off, _)) = hp::item(v, slot) else { continue };
-                    let word = v.u64(off);
-                    if word & PIECE != 0 {
-                    } else if word & DELETED != 0 || word & ADDRESS >= horizon {
-                        later.push((slot, word));
-                    } else {
-                        n += 1;
-                    }
-                }
-                n
-            })?
-            .unwrap_or(0);
-        let mut n = settled;
+        let mut n = self.count_settled(block, &mut later)?;
         let mut last = None;
         let mut payload = Vec::new();
         let reader = self.watched(&snapshot.reader)?;
@@ -372,5 +358,64 @@ impl Relation {
         }
         trace::note(|| TracedOperation::ReadBlock { heap: self.id(), block, rows: n as usize, is_count: true });
         Ok(n)
+    }
+    /// The number of rows of one block that everybody sees; `later` gets the slots and words of all others. If there are
+    /// none, the number is noted for as long as nobody changes the page (docs/decisions/0066).
+    fn count_settled(&self, block: u32, later: &mut Vec<(usize, u64)>) -> Result<u32> {
+        if block >= self.pages() {
+            return Ok(0);
+        }
+        if let Some(rows) = self.core.pool.settled_rows(self.pid(block)?) {
+            return Ok(rows);
+        }
+        // Read before the words: what is below it stays below.
+        let horizon = self.core.undo.horizon();
+        let seen = self.page_version(block);
+        let rows = self.items(block, |v| {
+            later.clear();
+            let mut rows = 0;
+            for slot in 1..=v.u16(at::COUNT) {
+                let Some((off, _)) = hp::item(v, slot) else { continue };
+                let word = v.u64(off);
+                if word & PIECE != 0 {
+                } else if word & DELETED != 0 || word & ADDRESS >= horizon {
+                    later.push((slot, word));
+                } else {
+                    rows += 1;
+                }
+            }
+            rows
+        })?;
+        if let Some(rows) = rows.filter(|_| later.is_empty()) {
+            self.note_settled(seen, rows as usize);
+        }
+        Ok(rows.unwrap_or(0))
+    }
+    /// The page of a block and its version, if it is in memory and nobody has latched it.
+    #[inline]
+    fn page_version(&self, block: u32) -> Option<(u32, u64)> {
+        let pid = self.pid_raw(block)?;
+        self.core.pool.version(pid).map(|version| (pid, version))
+    }
+    /// All rows of the page, so many, have been found to be seen by everybody since it had this version.
+    #[inline]
+    fn note_settled(&self, seen: Option<(u32, u64)>, rows: usize) {
+        if let Some((pid, version)) = seen.filter(|(pid, version)| self.core.pool.version(*pid) == Some(*version)) {
+            self.core.pool.note_settled(pid, version, rows);
+        }
+    }
+    /// Notes how many rows the pages in memory have that everybody sees, so that to count them needs no look at them.
+    pub fn note_settled_blocks(&self, park: &dyn Park) -> Result<()> {
+        let mut later = Vec::new();
+        for block in 0..self.pages() {
+            if self.page_version(block).is_some() {
+                later.clear();
+                self.count_settled(block, &mut later)?;
+            }
+            if block.is_multiple_of(64) {
+                park.checkpoint()?;
+            }
+        }
+        Ok(())
     }
 }

@@ -30,6 +30,9 @@ impl Relation {
         let horizon = self.core.undo.horizon();
         let mut rows = Vec::new();
         for block in 0..self.pages() {
+            if self.core.pool.settled_rows(self.pid(block)?).is_some() {
+                continue;
+            }
             let words = self.items(block, |v| {
                 let slots = 1..=v.u16(at::COUNT);
                 let words = slots.filter_map(|slot| Some((slot, hp::word(v, slot)?)));

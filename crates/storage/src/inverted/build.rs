@@ -4,13 +4,14 @@
 
 use super::entry::{self, Posting};
 use crate::directory::Relation;
+use crate::method::{IndexEntries, IteratorEntries};
 use crate::txn::Transaction;
 use kilndb_base::park::Park;
 use kilndb_base::{Result, RowId};
 
 /// Groups sorted postings into entries of the tree.
 struct EntryBuilder<'i> {
-    postings: &'i mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,
+    postings: &'i mut dyn IndexEntries,
     /// The current term, the bytes that its entries begin with, and its rows that have no entry yet.
     term: Option<Vec<u8>>,
     own: Vec<u8>,
@@ -30,8 +31,8 @@ impl EntryBuilder<'_> {
         loop {
             let next = match self.next.take() {
                 Some(next) => next,
-                None => match self.postings.next() {
-                    Some(next) => next?,
+                None => match self.postings.next_entry()? {
+                    Some((term, rid)) => (term.to_vec(), rid),
                     None => return Ok(!self.rows.is_empty()),
                 },
             };
@@ -90,11 +91,11 @@ impl Relation {
     pub(super) fn inverted_build(
         &self,
         txn: &mut Transaction,
-        postings: &mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,
+        postings: &mut dyn IndexEntries,
         park: &dyn Park,
     ) -> Result<()> {
         self.state()?;
-        let mut entries = EntryBuilder {
+        let entries = EntryBuilder {
             postings,
             term: None,
             own: Vec::new(),
@@ -103,6 +104,6 @@ impl Relation {
             next: None,
             failed: false,
         };
-        self.tree_build(txn, &mut entries, park)
+        self.tree_build(txn, &mut IteratorEntries::new(entries), park)
     }
 }

@@ -8,7 +8,9 @@ use crate::btree;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::method::terms::{TermChange, TermScan};
-use crate::method::{IndexContents, IndexEntries, IndexMethod, IndexWorker, MethodProperties, MovedRows};
+use crate::method::{
+    IndexContents, IndexEntries, IndexMethod, IndexWorker, IteratorEntries, MethodProperties, MovedRows,
+};
 use crate::report::CheckReport;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::UndoRecord;
@@ -29,7 +31,7 @@ impl IndexMethod for Inverted {
         leads_to_all_rows: false,
     };
 
-    fn build(index: &Relation, txn: &mut Transaction, entries: &mut IndexEntries<'_>, park: &dyn Park) -> Result<()> {
+    fn build(index: &Relation, txn: &mut Transaction, entries: &mut dyn IndexEntries, park: &dyn Park) -> Result<()> {
         index.inverted_build(txn, entries, park)
     }
     fn copy(
@@ -54,7 +56,7 @@ impl IndexMethod for Inverted {
         })?;
         postings.sort();
         postings.dedup();
-        index.inverted_build(txn, &mut postings.into_iter().map(Ok), park)
+        index.inverted_build(txn, &mut IteratorEntries::new(postings.into_iter().map(Ok)), park)
     }
     fn check(core: &Core, index: &Arc<Relation>, report: &mut CheckReport) -> Result<()> {
         btree::check::check(core, index, report)?;

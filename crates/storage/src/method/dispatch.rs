@@ -57,7 +57,7 @@ macro_rules! make_dispatch {
             pub fn index_build(
                 &self,
                 txn: &mut Transaction,
-                entries: &mut IndexEntries<'_>,
+                entries: &mut dyn IndexEntries,
                 park: &dyn Park,
             ) -> Result<()> {
                 match self.kind {

@@ -53,7 +53,31 @@ pub struct MethodProperties {
 }
 
 /// Keys or terms with the rows that have them, sorted.
-pub type IndexEntries<'a> = dyn Iterator<Item = Result<(Vec<u8>, RowId)>> + 'a;
+pub trait IndexEntries {
+    /// The next entry, whose key is there until the next call. None: there are no more.
+    fn next_entry(&mut self) -> Result<Option<(&[u8], RowId)>>;
+}
+
+/// The entries that an iterator gives.
+pub struct IteratorEntries<I> {
+    entries: I,
+    key: Vec<u8>,
+}
+
+impl<I> IteratorEntries<I> {
+    pub fn new(entries: I) -> IteratorEntries<I> {
+        IteratorEntries { entries, key: Vec::new() }
+    }
+}
+
+impl<I: Iterator<Item = Result<(Vec<u8>, RowId)>>> IndexEntries for IteratorEntries<I> {
+    fn next_entry(&mut self) -> Result<Option<(&[u8], RowId)>> {
+        let Some(entry) = self.entries.next() else { return Ok(None) };
+        let (key, rid) = entry?;
+        self.key = key;
+        Ok(Some((&self.key, rid)))
+    }
+}
 
 /// The key of a new row.
 #[derive(Clone, Copy)]
@@ -79,7 +103,7 @@ pub(crate) trait IndexMethod {
     const PROPERTIES: MethodProperties;
 
     /// Fills an empty index. Keys come as [`IndexMethod::kept_key`] makes them, terms as [`IndexMethod::kept_term`] does.
-    fn build(index: &Relation, txn: &mut Transaction, entries: &mut IndexEntries<'_>, park: &dyn Park) -> Result<()>;
+    fn build(index: &Relation, txn: &mut Transaction, entries: &mut dyn IndexEntries, park: &dyn Park) -> Result<()>;
     /// Fills an empty index with what another of the same method has, as the snapshot sees it, of rows that have moved.
     fn copy(
         index: &Arc<Relation>,

@@ -5,6 +5,7 @@ use crate::api::*;
 use crate::btree::search::DescentStep;
 use crate::cluster::{Dir, config};
 use crate::engine::Engine;
+use crate::method::IteratorEntries;
 use crate::page::format;
 use kilndb_base::RowId;
 use kilndb_base::env::OsEnv;
@@ -22,8 +23,8 @@ fn tree(dir: &Dir, entries: u64) -> (Arc<Engine>, Arc<Relation>) {
     let p = ThreadPark::new();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let index = e.create_relation(&mut t, RelationKind::BTree, Persistence::Logged).unwrap();
-    let mut all = (0..entries).map(|n| Ok((key_of(n), RowId::from_u64(n << 16))));
-    index.index_build(&mut t, &mut all, &p).unwrap();
+    let all = (0..entries).map(|n| Ok((key_of(n), RowId::from_u64(n << 16))));
+    index.index_build(&mut t, &mut IteratorEntries::new(all), &p).unwrap();
     t.commit(CommitMode::Sync, &p).unwrap();
     (e, index)
 }
