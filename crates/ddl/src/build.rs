@@ -20,6 +20,8 @@ use kilndb_types::Datum;
 use kilndb_types::inverted::InvertedClass;
 use kilndb_types::key::encode_key;
 use kilndb_types::row::{ColumnFetch, decode_row, stored_column_count};
+use kilndb_types::stored_columns::{StoredColumns, StoredRows};
+use kilndb_types::vector::{Rows, Vector};
 use std::sync::Arc;
 
 /// Places in pg_stat_progress_create_index's numbers.
@@ -112,6 +114,18 @@ impl KeyScratch {
     }
 }
 
+/// The key columns of some rows.
+#[derive(Default)]
+struct KeyColumns {
+    stored: StoredColumns,
+    /// By key of the index.
+    vectors: Vec<Vector>,
+}
+
+/// So many rows, or bytes of rows, are read before their keys are.
+const ROWS_TOGETHER: usize = 1024;
+const BYTES_TOGETHER: usize = 1 << 18;
+
 impl KeyScan {
     fn push_row(&self, rid: RowId, bytes: &[u8], s: &mut KeyScratch, sorter: &mut KeySorter) -> Result<()> {
         s.values.clear();
@@ -139,22 +153,55 @@ impl KeyScan {
     /// `progress`: where it is told how far all are.
     fn collect(&self, sorter: &mut KeySorter, park: &dyn Park, progress: Option<&ProgressSlot>) -> Result<()> {
         let (mut batch, mut scratch) = (RowBatch::default(), KeyScratch::of(self));
+        let mut columns = KeyColumns::default();
         loop {
-            let block = self.next_block.fetch_add(1, Ordering::Relaxed);
-            if block >= self.heap.pages() {
+            batch.clear();
+            let mut block = self.next_block.fetch_add(1, Ordering::Relaxed);
+            let first = block;
+            while block < self.heap.pages() {
+                self.heap.append_block(block, &self.snapshot, &mut batch)?;
+                if batch.rows.len() >= ROWS_TOGETHER || batch.bytes.len() >= BYTES_TOGETHER {
+                    break;
+                }
+                block = self.next_block.fetch_add(1, Ordering::Relaxed);
+            }
+            if first >= self.heap.pages() {
                 return Ok(());
             }
-            batch.bytes.clear();
-            batch.rows.clear();
-            self.heap.scan_block(block, &self.snapshot, &mut batch)?;
-            for (rid, start, end) in &batch.rows {
-                self.push_row(*rid, &batch.bytes[*start as usize..*end as usize], &mut scratch, sorter)?;
-            }
-            if block.is_multiple_of(16) {
-                progress.inspect(|p| p.set(BLOCKS_DONE, i64::from(block)));
-                park.checkpoint()?;
-            }
+            self.push_rows(&batch, &mut columns, &mut scratch, sorter)?;
+            progress.inspect(|p| p.set(BLOCKS_DONE, i64::from(first)));
+            park.checkpoint()?;
         }
+    }
+
+    /// As [`KeyScan::push_row`], of many rows: a column of all of them after the other.
+    fn push_rows(
+        &self,
+        batch: &RowBatch,
+        columns: &mut KeyColumns,
+        s: &mut KeyScratch,
+        sorter: &mut KeySorter,
+    ) -> Result<()> {
+        let desc = &self.table.descriptor;
+        let stored = StoredRows { bytes: &batch.bytes, rows: &batch.rows };
+        let rows = Rows::All(batch.rows.len());
+        let positions = || self.index.keys.iter().map(|k| k.attnum as usize - 1);
+        columns.stored.begin(desc, stored)?;
+        columns.stored.find(desc, (positions().max().unwrap_or(0), &s.needed), stored, rows)?;
+        columns.vectors.resize_with(self.index.keys.len(), Vector::default);
+        for (at, vector) in positions().zip(&mut columns.vectors) {
+            vector.start(batch.rows.len());
+            let missing = &self.table.columns[at].missing;
+            columns.stored.read((&desc.columns[at], at), missing, stored, rows, vector)?;
+        }
+        for (row, (rid, ..)) in batch.rows.iter().enumerate() {
+            s.keys.clear();
+            for vector in &columns.vectors {
+                s.keys.push(vector.get(row)?);
+            }
+            push_entries(&self.index, &self.classes, &s.keys, *rid, &mut s.key, sorter)?;
+        }
+        Ok(())
     }
 }
 

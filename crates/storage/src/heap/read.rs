@@ -15,11 +15,37 @@ use crate::ssi::Reader;
 use crate::trace::{self, TracedOperation};
 use crate::txn::visibility::{NewestVersion, SeenVersion};
 use crate::txn::{Snapshot, Transaction};
+use crate::undo::Undo;
 use kilndb_base::park::Park;
 use kilndb_base::{Result, RowId};
 use std::sync::Arc;
 
 /// Heap reads. `out` is cleared first.
+/// Tells of which words of rows the undo is gone: all see those rows as they are. What is gone stays gone.
+struct SettledWords<'a> {
+    undo: &'a Undo,
+    horizon: u64,
+    /// The addresses that were looked up last: one that is gone, and one that is not. Most rows of a page have the same.
+    gone: u64,
+    kept: u64,
+}
+
+impl<'a> SettledWords<'a> {
+    fn of(undo: &'a Undo) -> SettledWords<'a> {
+        SettledWords { undo, horizon: undo.horizon(), gone: 0, kept: 0 }
+    }
+    #[inline]
+    fn has(&mut self, word: u64) -> bool {
+        let address = word & ADDRESS;
+        address < self.horizon || address == self.gone || address != self.kept && self.look_up(address)
+    }
+    fn look_up(&mut self, address: u64) -> bool {
+        let is_gone = self.undo.is_gone(address);
+        *(if is_gone { &mut self.gone } else { &mut self.kept }) = address;
+        is_gone
+    }
+}
+
 impl Relation {
     pub fn fetch(&self, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
         let fetched = self.fetch_seen(rid, snapshot, out)?;
@@ -233,7 +259,7 @@ impl Relation {
     fn read_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
         let snapshot = snapshot.of(self)?;
         self.begin_scan(snapshot)?;
-        let horizon = self.core.undo.horizon();
+        let mut settled = SettledWords::of(&self.core.undo);
         let mut later: Vec<(usize, u64)> = Vec::new();
         let mut roomy = false;
         let (rows_before, bytes_before) = (batch.rows.len(), batch.bytes.len());
@@ -251,7 +277,7 @@ impl Relation {
                 if word & PIECE != 0 {
                     continue;
                 }
-                if word & (DELETED | FORWARD) != 0 || word & ADDRESS >= horizon {
+                if word & (DELETED | FORWARD) != 0 || !settled.has(word) {
                     later.push((batch.rows.len(), word));
                 }
                 let start = bytes_before + off + hp::WORD - upper;
@@ -368,8 +394,7 @@ impl Relation {
         if let Some(rows) = self.core.pool.settled_rows(self.pid(block)?) {
             return Ok(rows);
         }
-        // Read before the words: what is below it stays below.
-        let horizon = self.core.undo.horizon();
+        let mut settled = SettledWords::of(&self.core.undo);
         let seen = self.page_version(block);
         let rows = self.items(block, |v| {
             later.clear();
@@ -378,7 +403,7 @@ impl Relation {
                 let Some((off, _)) = hp::item(v, slot) else { continue };
                 let word = v.u64(off);
                 if word & PIECE != 0 {
-                } else if word & DELETED != 0 || word & ADDRESS >= horizon {
+                } else if word & DELETED != 0 || !settled.has(word) {
                     later.push((slot, word));
                 } else {
                     rows += 1;
