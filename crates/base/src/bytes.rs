@@ -82,6 +82,20 @@ pub fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// The first 8 bytes as a number, the first one highest, with zeros behind fewer.
+#[inline]
+pub fn first_word(bytes: &[u8]) -> u64 {
+    if let Some(first) = bytes.first_chunk::<8>() {
+        return u64::from_be_bytes(*first);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        // The two overlap by what is missing from 8 bytes.
+        let last = u64::from(u32::from_be_bytes(*last)) << (8 * (8 - bytes.len()));
+        return u64::from(u32::from_be_bytes(*first)) << 32 | last & 0xffff_ffff;
+    }
+    bytes.iter().enumerate().fold(0, |head, (i, byte)| head | u64::from(*byte) << (56 - 8 * i))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@
 //! Format of an entry, in memory and in a run, little-endian: u16 (bits 0–14 key length, bit 15: a key column is
 //! NULL), u64 row id, key bytes.
 
+use kilndb_base::bytes::first_word;
 use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::merge_heap::MergeHeap;
 use kilndb_base::{Error, Result, RowId, sqlstate, work};
@@ -56,7 +57,7 @@ impl Drop for KeySorter {
 
 /// A key in memory, with so much of it that most comparisons need not look for the rest. The fields stand in the order
 /// in which they decide.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 pub(super) struct SortEntry {
     /// The first eight bytes of the key, filled up with zeros.
     first: u64,
@@ -70,13 +71,22 @@ pub(super) struct SortEntry {
 impl SortEntry {
     const PREFIX_BYTES: usize = 11;
 
+    #[inline]
     fn new(key: &[u8], at: u32) -> SortEntry {
+        if key.len() <= size_of::<u64>() {
+            return SortEntry { first: first_word(key), next: key.len() as u32, at };
+        }
         let mut prefix = [0; SortEntry::PREFIX_BYTES + 1];
         let n = key.len().min(SortEntry::PREFIX_BYTES);
         prefix[..n].copy_from_slice(&key[..n]);
         prefix[SortEntry::PREFIX_BYTES] = key.len().min(SortEntry::PREFIX_BYTES + 1) as u8;
         let [a, b, c, d, e, f, g, h, next @ ..] = prefix;
         SortEntry { first: u64::from_be_bytes([a, b, c, d, e, f, g, h]), next: u32::from_be_bytes(next), at }
+    }
+    /// All fields in one: comparing these has no branches.
+    #[inline]
+    fn number(self) -> u128 {
+        u128::from(self.first) << 64 | u128::from(self.next) << 32 | u128::from(self.at)
     }
     /// Whether the entry has all of the key: others with the same prefix have the same key.
     fn is_whole(self) -> bool {
@@ -149,7 +159,7 @@ impl KeySorter {
     fn sort_entries(&mut self) {
         let (bytes, in_order) = (&self.bytes, self.is_in_rid_order);
         if in_order && self.longest <= SortEntry::PREFIX_BYTES {
-            self.entries.sort_unstable();
+            self.entries.sort_unstable_by_key(|entry| entry.number());
             return;
         }
         self.entries.sort_unstable_by(|a, b| {
@@ -271,7 +281,7 @@ impl KeySource<'_> {
             }
             KeySource::Run(reader) => reader.advance()?,
         };
-        Ok(is_there.then(|| SortEntry::new(self.entry().0, 0).first))
+        Ok(is_there.then(|| first_word(self.entry().0)))
     }
     /// The present entry: key, row id, "a key column is NULL". There is one.
     fn entry(&self) -> (&[u8], u64, bool) {

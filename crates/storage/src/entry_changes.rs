@@ -7,6 +7,7 @@
 //! Must not know: the index, what keys mean.
 
 use kilndb_base::RowId;
+use kilndb_base::bytes::first_word;
 use std::cmp::Ordering;
 
 /// Keys with the rows that have them.
@@ -30,11 +31,8 @@ struct GatheredEntry {
 
 impl EntryRun {
     fn push(&mut self, key: &[u8], rid: RowId) {
-        let mut head = [0; HEAD_BYTES as usize];
-        let most = key.len().min(head.len());
-        head[..most].copy_from_slice(&key[..most]);
         let (start, len) = (self.bytes.len() as u32, key.len() as u32);
-        self.entries.push(GatheredEntry { head: u64::from_be_bytes(head), rid: rid.to_u64(), start, len });
+        self.entries.push(GatheredEntry { head: first_word(key), rid: rid.to_u64(), start, len });
         self.bytes.extend_from_slice(key);
     }
     fn key(&self, entry: &GatheredEntry) -> &[u8] {

@@ -10,6 +10,7 @@
 //! Must not know: latches, the log, heaps.
 
 use crate::page::*;
+use kilndb_base::bytes::first_word as head;
 use kilndb_base::{Error, Result};
 use std::cmp::Ordering;
 
@@ -136,19 +137,6 @@ fn compare_with_head((bytes, rid): (&[u8], u64), at: u64, key: KeyAndRow<'_>) ->
     }
     let by_key = if bytes.len() <= 8 && key.0.len() <= 8 { bytes.len().cmp(&key.0.len()) } else { bytes.cmp(key.0) };
     by_key.then(rid.cmp(&key.1))
-}
-/// The first 8 bytes as a number, with zeros behind a shorter key.
-#[inline]
-fn head(key: &[u8]) -> u64 {
-    if let Some(first) = key.first_chunk::<8>() {
-        return u64::from_be_bytes(*first);
-    }
-    if let (Some(first), Some(last)) = (key.first_chunk::<4>(), key.last_chunk::<4>()) {
-        // The two overlap by what is missing from 8 bytes.
-        let last = u64::from(u32::from_be_bytes(*last)) << (8 * (8 - key.len()));
-        return u64::from(u32::from_be_bytes(*first)) << 32 | last & 0xffff_ffff;
-    }
-    key.iter().enumerate().fold(0, |head, (i, byte)| head | u64::from(*byte) << (56 - 8 * i))
 }
 /// How many bytes two keys share at their beginnings.
 #[inline]
