@@ -11,11 +11,11 @@ use super::key_sort::{KeySorter, MergedKeys, SortedKeys};
 use crate::client::ProgressSlot;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, WakeHandle};
+use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use kilndb_exec::helpers::HelperPool;
 use kilndb_storage::IndexEntries;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Fewer keys are merged by who builds the index.
 pub(super) const KEYS_AHEAD_MIN: u64 = 100_000;
