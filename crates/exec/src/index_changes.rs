@@ -3,7 +3,8 @@
 //!
 //! Invariants
 //! 1. The entries of a row are changed before anything can look for it as it is now: before the command ends, and before
-//!    RETURNING and the checks of views are evaluated.
+//!    RETURNING and the checks of views are evaluated. If the statement's input calls a volatile function, which sees what the
+//!    statement has done so far, no entry waits: the planner has rows stored one by one.
 //! 2. Only entries of indexes that are not unique wait so: see [`kilndb_plan::IndexPlan::may_wait`].
 //! 3. Memory: what waits has `work_mem`, and one batch of rows more.
 //!
@@ -15,9 +16,10 @@ use super::modify_many::{BatchScratch, IndexKeys};
 use super::modify_row::old_row;
 use kilndb_base::{Error, Result};
 use kilndb_plan::{IndexPlan, ModifyPlan};
-use kilndb_storage::EntryChanges;
+use kilndb_storage::{EntryChanges, Relation};
 use kilndb_types::Datum;
 use kilndb_types::vector::Vector;
+use std::borrow::Cow;
 
 /// The most bytes of entries that wait, whatever `work_mem` is: places in them are 32 bits wide.
 const GATHERED_BYTES_MAX: usize = 1 << 30;
@@ -117,18 +119,18 @@ impl TouchedIndexes {
         for (at, n) in self.positions.iter().enumerate() {
             let (old, new) = (&mut s.entries[at], &mut s.new_entries[at]);
             let starts = (old.keys.len(), new.keys.len());
-            let before = index::put_entry(&m.indexes[*n], &s.old, &mut old.keys, rt, cx)?;
-            let after = index::put_entry(&m.indexes[*n], &s.values, &mut new.keys, rt, cx)?;
-            if before.is_some() == after.is_some() && old.keys[starts.0..] == new.keys[starts.1..] {
+            let before = put_kept(&m.indexes[*n], &s.old, &mut old.keys, rt, cx)?;
+            let after = put_kept(&m.indexes[*n], &s.values, &mut new.keys, rt, cx)?;
+            if before == after && old.keys[starts.0..] == new.keys[starts.1..] {
                 old.keys.truncate(starts.0);
                 new.keys.truncate(starts.1);
                 continue;
             }
             is_rekeyed = true;
-            if before.is_some() {
+            if before {
                 old.end_key(row);
             }
-            if after.is_some() {
+            if after {
                 new.end_key(row);
             }
         }
@@ -139,6 +141,28 @@ impl TouchedIndexes {
     pub fn skip_rows(&self, s: &mut BatchScratch, end: usize) {
         s.entries.iter_mut().chain(&mut s.new_entries).for_each(|keys| keys.take(end).for_each(drop));
     }
+}
+
+/// Appends the key of a row's entry as the index keeps it: an index on hash codes has one entry for two keys with the same
+/// code. False: the row has no entry.
+fn put_kept(
+    p: &IndexPlan,
+    row: &[Datum],
+    out: &mut Vec<u8>,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<bool> {
+    let start = out.len();
+    if index::put_entry(p, row, out, rt, cx)?.is_none() {
+        return Ok(false);
+    }
+    if let Cow::Owned(kept) = p.relation.kind().kept_key(&out[start..]) {
+        out.truncate(start);
+        out.extend_from_slice(&kept);
+    }
+    // At the row's own turn, and before any row waits for more.
+    Relation::check_key(&out[start..])?;
+    Ok(true)
 }
 
 /// Entries of a table's indexes that are still to be changed, by the indexes' positions.
@@ -166,7 +190,7 @@ impl GatheredEntries {
     pub fn apply(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
         for (p, changes) in m.indexes.iter().zip(&mut self.0).filter(|(_, changes)| !changes.is_empty()) {
             changes.sort();
-            let done = apply_to(p, m, changes, cx);
+            let done = apply_to(p, changes, cx);
             cx.usage.wrote_index(p.oid, changes.inserted());
             changes.clear();
             done?;
@@ -175,11 +199,11 @@ impl GatheredEntries {
     }
 }
 
-fn apply_to(p: &IndexPlan, m: &ModifyPlan, changes: &mut EntryChanges, cx: &mut ExecContext<'_>) -> Result<()> {
+fn apply_to(p: &IndexPlan, changes: &mut EntryChanges, cx: &mut ExecContext<'_>) -> Result<()> {
     while !changes.is_done() {
         cx.park.checkpoint()?;
         cx.engine.pace_bulk(changes.len(), cx.park)?;
-        p.relation.index_change_many(cx.txn, m.heap()?, changes, cx.park)?;
+        p.relation.index_change_many(cx.txn, changes)?;
     }
     Ok(())
 }

@@ -714,7 +714,7 @@ fn target_of(m: &ModifyPlan, leaf: &LeafPartition, rules: &TableRules, cx: &Exec
         at_once: m.statement.ahead
             && triggers.is_none()
             && leaf.columns.is_none()
-            && rules.indexes.iter().all(|p| p.lets_store_at_once(&changed)),
+            && rules.indexes.iter().all(|p| p.lets_store_at_once(&changed, m.statement.recheck.is_volatile)),
         generated: rules.generated.clone(),
         checks: rules.checks.clone(),
         functions: match m.statement.kind {

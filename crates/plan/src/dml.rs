@@ -172,7 +172,7 @@ impl Planner<'_> {
         let computed = computed.chain(d.row_checks.iter().map(|check| &check.condition));
         let ahead = d.kind == DmlKind::Update
             && !computed.into_iter().any(|e| outside(e) || (e.has_sublink() && e.is_volatile()));
-        let at_once = ahead && indexes.iter().all(|i| i.lets_store_at_once(&changed));
+        let at_once = ahead && indexes.iter().all(|i| i.lets_store_at_once(&changed, recheck.is_volatile));
         let conflict = match &d.on_conflict {
             None => None,
             Some(c) => {

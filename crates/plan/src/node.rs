@@ -570,9 +570,10 @@ impl IndexPlan {
     pub fn may_wait(&self) -> bool {
         !self.shape.unique && !self.shape.deferrable && !self.has_terms() && self.suffix.is_none()
     }
-    /// UPDATE: may rows be stored many at a time, as far as this index goes?
-    pub fn lets_store_at_once(&self, changed: &[bool]) -> bool {
-        !self.is_touched(changed) || self.may_wait()
+    /// UPDATE: may rows be stored many at a time, as far as this index goes? `is_watched`: the statement's input may look
+    /// at rows that the statement has changed.
+    pub fn lets_store_at_once(&self, changed: &[bool], is_watched: bool) -> bool {
+        !self.is_touched(changed) || !is_watched && self.may_wait()
     }
 }
 
@@ -600,6 +601,8 @@ pub struct RowRecheck {
     pub semi: Vec<(Vec<usize>, CExpr)>,
     /// All other conditions.
     pub filter: Option<CExpr>,
+    /// The statement calls volatile functions, which see what it has changed so far.
+    pub is_volatile: bool,
 }
 
 pub struct ForeignKeyPlan {

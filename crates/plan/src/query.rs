@@ -521,7 +521,11 @@ impl Planner<'_> {
             f.clone().conjuncts(&mut all);
         }
         q.from.iter().for_each(|t| join_conditions(t, &mut all, &mut joins));
-        let mut recheck = RowRecheck::default();
+        let mut outer = Vec::new();
+        q.outer_ctes(&mut outer);
+        // A WITH query of a statement around this one may do anything while it is read.
+        let is_volatile = q.is_volatile() || !outer.is_empty();
+        let mut recheck = RowRecheck { is_volatile, ..RowRecheck::default() };
         let first = self.subplans.borrow().len();
         recheck.security = Expr::and_all(self.rechecked_security(q)).map(|e| self.compile(&e, layout)).transpose()?;
         let level: Vec<u32> = q.rels.iter().map(|r| r.id).collect();

@@ -70,7 +70,8 @@ pub(crate) enum EntryChange {
     Insert,
 }
 
-/// The entries that rows no longer have, and those that they have instead, of an index that is not unique. The rows are
+/// The entries that rows no longer have, and those that they have instead, of an index that is not unique: their keys are
+/// as the index keeps them, and no row has one that stays. The rows are
 /// changed already. Memory: [`EntryChanges::size_bytes`].
 #[derive(Default)]
 pub struct EntryChanges {

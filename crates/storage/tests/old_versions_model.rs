@@ -337,7 +337,7 @@ impl World {
     fn change_entries(&mut self, at: usize, changes: &mut EntryChanges) -> Result<()> {
         changes.sort();
         while !changes.is_done() {
-            self.indexes[1].index_change_many(&mut self.writers[at].t, &self.heap, changes, &self.park)?;
+            self.indexes[1].index_change_many(&mut self.writers[at].t, changes)?;
         }
         changes.clear();
         Ok(())

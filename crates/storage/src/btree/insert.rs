@@ -146,7 +146,8 @@ fn is_place_of(v: &PageView, idx: usize, key: KeyAndRow<'_>) -> bool {
 }
 
 impl Relation {
-    pub(super) fn check_key(key: &[u8]) -> Result<()> {
+    /// Errors: 54000, the key is longer than an index takes.
+    pub fn check_key(key: &[u8]) -> Result<()> {
         if key.len() > MAX_KEY {
             return Err(Error::new(
                 sqlstate::PROGRAM_LIMIT_EXCEEDED,

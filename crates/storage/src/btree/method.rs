@@ -75,13 +75,7 @@ impl IndexMethod for TreeMethod {
     ) -> Result<Option<(usize, IndexInsert)>> {
         index.tree_insert_many(txn, entries, new, park)
     }
-    fn change_many(
-        index: &Relation,
-        txn: &mut Transaction,
-        _: &Relation,
-        changes: &mut EntryChanges,
-        _: &dyn Park,
-    ) -> Result<()> {
+    fn change_many(index: &Relation, txn: &mut Transaction, changes: &mut EntryChanges) -> Result<()> {
         index.tree_change_many(txn, changes)
     }
     #[inline]

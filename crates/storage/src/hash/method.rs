@@ -7,6 +7,7 @@ use crate::api::{IndexInsert, RowBatch};
 use crate::btree::method::TreeMethod;
 use crate::core::Core;
 use crate::directory::Relation;
+use crate::entry_changes::EntryChanges;
 use crate::method::{IndexContents, IndexEntries, IndexMethod, IteratorEntries, MethodProperties, MovedRows, NewKey};
 use crate::report::CheckReport;
 use crate::txn::{Snapshot, Transaction};
@@ -53,6 +54,9 @@ impl IndexMethod for Hash {
         })?;
         entries.sort();
         index.tree_build(txn, &mut IteratorEntries::new(entries.into_iter().map(Ok)), park)
+    }
+    fn change_many(index: &Relation, txn: &mut Transaction, changes: &mut EntryChanges) -> Result<()> {
+        index.tree_change_many(txn, changes)
     }
     fn check(core: &Core, index: &Arc<Relation>, report: &mut CheckReport) -> Result<()> {
         TreeMethod::check(core, index, report)?;

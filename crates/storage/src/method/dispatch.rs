@@ -135,17 +135,11 @@ macro_rules! make_dispatch {
                     RelationKind::Heap | RelationKind::Cell => Err(cannot(self, "take keys")),
                 }
             }
-            /// Makes some of the changes to the entries of rows that this transaction has updated in the heap, from the first
-            /// that is left on; they are sorted. The index is not unique.
-            pub fn index_change_many(
-                &self,
-                txn: &mut Transaction,
-                heap: &Relation,
-                changes: &mut EntryChanges,
-                park: &dyn Park,
-            ) -> Result<()> {
+            /// Makes some of the changes to the entries of rows that this transaction has updated, from the first that is left
+            /// on; they are sorted. The index is not unique.
+            pub fn index_change_many(&self, txn: &mut Transaction, changes: &mut EntryChanges) -> Result<()> {
                 match self.kind {
-                    $(RelationKind::$kind => <crate::$($method)::+>::change_many(self, txn, heap, changes, park),)*
+                    $(RelationKind::$kind => <crate::$($method)::+>::change_many(self, txn, changes),)*
                     RelationKind::Heap | RelationKind::Cell => Err(cannot(self, "take keys")),
                 }
             }

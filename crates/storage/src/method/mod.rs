@@ -16,7 +16,7 @@ pub(crate) mod work;
 use crate::api::{IndexInsert, RowBatch, Uniqueness};
 use crate::core::Core;
 use crate::directory::Relation;
-use crate::entry_changes::{EntryChange, EntryChanges};
+use crate::entry_changes::EntryChanges;
 use crate::report::CheckReport;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::UndoRecord;
@@ -146,29 +146,11 @@ pub(crate) trait IndexMethod {
         Err(cannot(index, "retire keys"))
     }
 
-    /// Makes some of the changes to the entries of updated rows in the heap, from the first that is left on.
-    fn change_many(
-        index: &Relation,
-        txn: &mut Transaction,
-        heap: &Relation,
-        changes: &mut EntryChanges,
-        park: &dyn Park,
-    ) -> Result<()> {
-        let Some((what, key, rid)) = changes.next() else { return Ok(()) };
-        let rid = RowId::from_u64(rid);
-        match what {
-            EntryChange::Retire => {
-                let txn = txn.of(index)?;
-                txn.begin_removal()?;
-                Self::retire(index, txn, key, rid)?;
-            }
-            EntryChange::Insert => {
-                let new = NewKey { heap, key, rid, uniqueness: Uniqueness::NotUnique };
-                Self::insert(index, txn, &new, park)?;
-            }
-        }
-        changes.advance(what);
-        Ok(())
+    /// Makes some of the changes to the entries of updated rows, from the first that is left on. The keys are as the index
+    /// keeps them.
+    fn change_many(index: &Relation, txn: &mut Transaction, changes: &mut EntryChanges) -> Result<()> {
+        let _ = (txn, changes);
+        Err(cannot(index, "take keys"))
     }
 
     /// As `retire`, of a key as the index keeps it.
