@@ -138,8 +138,10 @@ impl SortedKeys for KeysAhead<'_> {
     fn next_key(&mut self) -> Result<Option<(&[u8], RowId, bool)>> {
         if self.next == self.batch.keys.len() {
             let read = std::mem::take(&mut self.batch);
+            // Whoever asks once more after the last key finds no batch begun.
+            (self.next, self.at) = (0, 0);
             let Some(batch) = self.queue.take(read, self.park)? else { return Ok(None) };
-            (self.batch, self.next, self.at) = (batch, 0, 0);
+            self.batch = batch;
         }
         let (end, rid, has_null) = self.batch.keys[self.next];
         let start = std::mem::replace(&mut self.at, end as usize);
@@ -222,6 +224,7 @@ mod tests {
         while let Some((key, rid, has_null)) = keys.next_key()? {
             all.push((key.to_vec(), rid, has_null));
         }
+        assert!(keys.next_key()?.is_none(), "a key behind the last one");
         Ok(all)
     }
 
