@@ -10,7 +10,7 @@
 
 use kilndb_base::bytes::first_word;
 use kilndb_base::env::{Env, File, OpenMode};
-use kilndb_base::merge_heap::MergeHeap;
+use kilndb_base::loser_tree::LoserTree;
 use kilndb_base::{Error, Result, RowId, sqlstate, work};
 use kilndb_storage::IndexEntries;
 use std::path::{Path, PathBuf};
@@ -73,15 +73,9 @@ impl SortEntry {
 
     #[inline]
     fn new(key: &[u8], at: u32) -> SortEntry {
-        if key.len() <= size_of::<u64>() {
-            return SortEntry { first: first_word(key), next: key.len() as u32, at };
-        }
-        let mut prefix = [0; SortEntry::PREFIX_BYTES + 1];
-        let n = key.len().min(SortEntry::PREFIX_BYTES);
-        prefix[..n].copy_from_slice(&key[..n]);
-        prefix[SortEntry::PREFIX_BYTES] = key.len().min(SortEntry::PREFIX_BYTES + 1) as u8;
-        let [a, b, c, d, e, f, g, h, next @ ..] = prefix;
-        SortEntry { first: u64::from_be_bytes([a, b, c, d, e, f, g, h]), next: u32::from_be_bytes(next), at }
+        let length = key.len().min(SortEntry::PREFIX_BYTES + 1) as u32;
+        let next = (first_word(key.get(8..).unwrap_or(&[])) >> 32) as u32;
+        SortEntry { first: first_word(key), next: next & !0xff | length, at }
     }
     /// All fields in one: comparing these has no branches.
     #[inline]
@@ -302,7 +296,7 @@ fn comes_first(sources: &[KeySource<'_>], a: u32, b: u32) -> bool {
 /// What sorters have, in order.
 pub(super) struct MergedKeys<'a> {
     sources: Vec<KeySource<'a>>,
-    heap: MergeHeap,
+    order: LoserTree,
     /// The first entry has been handed out.
     is_taken: bool,
 }
@@ -323,8 +317,8 @@ impl<'a> MergedKeys<'a> {
     }
     fn of(mut sources: Vec<KeySource<'a>>) -> Result<MergedKeys<'a>> {
         let prefixes = sources.iter_mut().map(KeySource::advance).collect::<Result<Vec<Option<u64>>>>()?;
-        let heap = MergeHeap::of(prefixes, |a, b| comes_first(&sources, a, b));
-        Ok(MergedKeys { sources, heap, is_taken: false })
+        let order = LoserTree::of(prefixes, |a, b| comes_first(&sources, a, b));
+        Ok(MergedKeys { sources, order, is_taken: false })
     }
 }
 
@@ -332,13 +326,13 @@ impl SortedKeys for MergedKeys<'_> {
     #[inline]
     fn next_key(&mut self) -> Result<Option<(&[u8], RowId, bool)>> {
         if self.is_taken
-            && let Some(first) = self.heap.first()
+            && let Some(first) = self.order.first()
         {
             let prefix = self.sources[first as usize].advance()?;
-            self.heap.replace_first(prefix, |a, b| comes_first(&self.sources, a, b));
+            self.order.replace_first(prefix, |a, b| comes_first(&self.sources, a, b));
         }
         self.is_taken = true;
-        Ok(self.heap.first().map(|first| {
+        Ok(self.order.first().map(|first| {
             let (key, rid, has_null) = self.sources[first as usize].entry();
             (key, RowId::from_u64(rid), has_null)
         }))

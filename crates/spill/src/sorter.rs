@@ -7,7 +7,8 @@
 
 use super::file::{HEAD_BYTES, STEP_BYTES, SpillCursor, SpillFile, SpillIo, append_record, lengths};
 use kilndb_base::Result;
-use kilndb_base::merge_heap::MergeHeap;
+use kilndb_base::bytes::first_word;
+use kilndb_base::loser_tree::LoserTree;
 use kilndb_types::Datum;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -34,14 +35,6 @@ struct SortEntry {
 /// So many of a key's first bytes are looked at to find those that tell keys apart.
 const LOOKED_BYTES: usize = 32;
 
-/// The first eight bytes of a key, zeros where it is shorter.
-fn first_bytes(key: &[u8]) -> u64 {
-    let mut first = [0; 8];
-    let n = key.len().min(8);
-    first[..n].copy_from_slice(&key[..n]);
-    u64::from_be_bytes(first)
-}
-
 /// The first positions at which keys differ. Of two keys the bytes at these positions tell the order, unless they are the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct TellingBytes {
@@ -59,7 +52,7 @@ impl TellingBytes {
     fn prefix_of(&self, key: &[u8]) -> u64 {
         let first = usize::from(self.positions[0]);
         if self.count == 8 && usize::from(self.positions[7]) == first + 7 {
-            return first_bytes(key.get(first..).unwrap_or(&[]));
+            return first_word(key.get(first..).unwrap_or(&[]));
         }
         let mut prefix = [0; 8];
         for (byte, at) in prefix.iter_mut().zip(&self.positions[..self.count]) {
@@ -301,14 +294,14 @@ fn comes_first(sources: &[MergeSource], memory: &SortMemory, a: u32, b: u32) -> 
 struct SortMerge {
     sources: Vec<MergeSource>,
     /// None: nothing has been read.
-    heap: Option<MergeHeap>,
+    order: Option<LoserTree>,
     /// What prefixes have of the keys.
     telling: TellingBytes,
 }
 
 impl SortMerge {
     fn new(sources: Vec<MergeSource>, telling: TellingBytes) -> SortMerge {
-        SortMerge { sources, heap: None, telling }
+        SortMerge { sources, order: None, telling }
     }
     /// The prefix of a source's present record; None if it has none.
     fn note(&mut self, source: u32, memory: &SortMemory, io: SpillIo<'_>) -> Result<Option<u64>> {
@@ -320,7 +313,7 @@ impl SortMerge {
         })
     }
     fn first(&self) -> Option<u32> {
-        self.heap.as_ref().and_then(MergeHeap::first)
+        self.order.as_ref().and_then(LoserTree::first)
     }
     /// Moves to the next record; false at the end.
     fn advance(&mut self, memory: &SortMemory, io: SpillIo<'_>) -> Result<bool> {
@@ -329,13 +322,13 @@ impl SortMerge {
                 *next += 1;
             }
             let prefix = self.note(source, memory, io)?;
-            if let Some(heap) = &mut self.heap {
+            if let Some(heap) = &mut self.order {
                 heap.replace_first(prefix, |a, b| comes_first(&self.sources, memory, a, b));
             }
-        } else if self.heap.is_none() {
+        } else if self.order.is_none() {
             let prefixes = (0..self.sources.len() as u32).map(|source| self.note(source, memory, io));
             let prefixes = prefixes.collect::<Result<Vec<Option<u64>>>>()?;
-            self.heap = Some(MergeHeap::of(prefixes, |a, b| comes_first(&self.sources, memory, a, b)));
+            self.order = Some(LoserTree::of(prefixes, |a, b| comes_first(&self.sources, memory, a, b)));
         }
         Ok(self.first().is_some())
     }

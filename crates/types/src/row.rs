@@ -13,7 +13,7 @@ use crate::range::{self, Multirange, Range, RangeBound, RangeType};
 use crate::row_shape::StoredShape;
 use crate::types::{self, OpaqueValue};
 use crate::{Array, Datum, Interval, Record, cast};
-use kilndb_base::bytes::{ByteReader, put_varint};
+use kilndb_base::bytes::{ByteReader, put_prefixed, put_varint};
 use kilndb_base::{Error, Oid, Result};
 use std::sync::Arc;
 
@@ -182,9 +182,9 @@ fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Resu
             out.extend_from_slice(&block.to_le_bytes());
             out.extend_from_slice(&slot.to_le_bytes());
         }
-        (P::Text, Datum::Text(v)) => put_prefixed(v.as_bytes(), out),
-        (P::Padded(_), Datum::Text(v)) => put_prefixed(cast::without_padding(v).as_bytes(), out),
-        (P::Bytea, Datum::Bytea(v)) | (P::Jsonb, Datum::Jsonb(v)) => put_prefixed(v, out),
+        (P::Text, Datum::Text(v)) => put_prefixed(out, v.as_bytes()),
+        (P::Padded(_), Datum::Text(v)) => put_prefixed(out, cast::without_padding(v).as_bytes()),
+        (P::Bytea, Datum::Bytea(v)) | (P::Jsonb, Datum::Jsonb(v)) => put_prefixed(out, v),
         (P::Numeric, Datum::Numeric(v)) => {
             let digits = v.digits();
             let bytes = if v.is_finite() { 5 + digits.digits().len() * 2 } else { 1 };
@@ -194,24 +194,20 @@ fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Resu
         (P::Inet, Datum::Inet(v)) => {
             let (mut bytes, len) = v.hashed_bytes();
             bytes[0] |= if v.is_cidr { CIDR_BIT } else { 0 };
-            put_prefixed(&bytes[..len], out);
+            put_prefixed(out, &bytes[..len]);
         }
         (P::MacAddr, Datum::MacAddr(v)) => out.extend_from_slice(v),
         (P::MacAddr8, Datum::MacAddr8(v)) => out.extend_from_slice(v),
         (P::Tagged, v) => {
             let mut body = Vec::new();
             put_tagged(v, &mut body);
-            put_prefixed(&body, out);
+            put_prefixed(out, &body);
         }
         (storage, value) => {
             return Err(Error::internal(format!("value {value:?} cannot be stored as {storage:?}")));
         }
     }
     Ok(())
-}
-pub(crate) fn put_prefixed(bytes: &[u8], out: &mut Vec<u8>) {
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
 }
 fn put_interval(v: &Interval, out: &mut Vec<u8>) {
     out.extend_from_slice(&v.micros.to_le_bytes());
@@ -327,7 +323,7 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
                 Some(names) => {
                     out.push(24);
                     put_varint(out, names.len() as u64);
-                    names.iter().for_each(|n| put_prefixed(n.as_bytes(), out));
+                    names.iter().for_each(|n| put_prefixed(out, n.as_bytes()));
                 }
                 None => out.push(22),
             }
@@ -344,11 +340,11 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
         Datum::Opaque(v) => {
             out.push(OPAQUE_TAG);
             out.extend_from_slice(&v.ty.oid.to_le_bytes());
-            put_prefixed(&v.bytes, out);
+            put_prefixed(out, &v.bytes);
         }
         Datum::Stored(v) => {
             out.push(STORED_TAG);
-            put_prefixed(v, out);
+            put_prefixed(out, v);
         }
         Datum::AclItem(v) => {
             out.push(ACLITEM_TAG);
@@ -369,13 +365,13 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
             let mut body = Vec::new();
             kilndb_fulltext::stored::write(v, &mut body);
             out.push(TSVECTOR_TAG);
-            put_prefixed(&body, out);
+            put_prefixed(out, &body);
         }
         Datum::TsQuery(v) => {
             let mut body = Vec::new();
             v.send(&mut body);
             out.push(TSQUERY_TAG);
-            put_prefixed(&body, out);
+            put_prefixed(out, &body);
         }
     }
 }

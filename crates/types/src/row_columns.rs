@@ -5,9 +5,9 @@
 //!
 //! Must not know: pages, where columns come from.
 
-use crate::row::{ColumnLayout, PhysicalType, RowDescriptor, encode_column, put_prefixed};
+use crate::row::{ColumnLayout, PhysicalType, RowDescriptor, encode_column};
 use crate::vector::{ByteColumn, BytesKind, IntegerKind, Rows, Vector, VectorValues};
-use kilndb_base::bytes::put_varint;
+use kilndb_base::bytes::{put_prefixed, put_varint};
 use kilndb_base::{Error, Result};
 
 /// How the values of a column become bytes.
@@ -49,7 +49,7 @@ impl<'a> ColumnWriter<'a> {
             ColumnWriter::Words(words, width) => out.extend_from_slice(&words[row].to_le_bytes()[..*width]),
             ColumnWriter::Bools(values) => out.push(u8::from(values[row])),
             ColumnWriter::Doubles(values) => out.extend_from_slice(&values[row].to_le_bytes()),
-            ColumnWriter::Prefixed(column) => put_prefixed(column.get(row), out),
+            ColumnWriter::Prefixed(column) => put_prefixed(out, column.get(row)),
             ColumnWriter::Stored(column) => out.extend_from_slice(column.get(row)),
             ColumnWriter::Values(vector, layout) => encode_column(layout, &vector.get(row)?, out)?,
         }

@@ -138,10 +138,7 @@ impl StoredColumns {
             }
             let at = self.positions[row];
             starts[row] = at;
-            self.positions[row] = match layout.storage.width() {
-                Some(width) => at + width as u32,
-                None => end_of_value(bytes, at)?,
-            };
+            self.positions[row] = end_of_value(layout.storage, bytes, at)?;
             Ok(())
         })
     }
@@ -156,10 +153,7 @@ impl StoredColumns {
         rows: Rows<'_>,
         out: &mut Vector,
     ) -> Result<()> {
-        if !self.is_kept.get(column).is_some_and(|kept| *kept) {
-            return Err(Error::internal("a column that was not looked for is read"));
-        }
-        let starts = &self.starts[column];
+        let starts = self.starts_of(column)?;
         if !layout.is_shaped() && read_words(layout.storage, starts, stored, rows, out)? {
             return Ok(());
         }
@@ -176,9 +170,7 @@ impl StoredColumns {
             Ok(())
         })
     }
-}
 
-impl StoredColumns {
     /// As [`StoredColumns::read`], of values that are handed on as they are stored.
     pub fn read_stored(
         &self,
@@ -188,10 +180,7 @@ impl StoredColumns {
         rows: Rows<'_>,
         out: &mut Vector,
     ) -> Result<()> {
-        if !self.is_kept.get(column).is_some_and(|kept| *kept) {
-            return Err(Error::internal("a column that was not looked for is read"));
-        }
-        let starts = &self.starts[column];
+        let starts = self.starts_of(column)?;
         out.take_bytes(BytesKind::Stored);
         rows.try_each(|row| {
             let start = match starts[row] {
@@ -206,7 +195,8 @@ impl StoredColumns {
                 start => start,
             };
             let rest = bytes_from(stored, row, start)?;
-            let value = rest.get(..value_bytes(layout.storage, rest)?).ok_or_else(corrupted)?;
+            let length = end_of_value(layout.storage, stored.bytes, start)? - start;
+            let value = rest.get(..length as usize).ok_or_else(corrupted)?;
             if let VectorValues::Bytes(BytesKind::Stored, column) = &mut out.values
                 && column.put(row, value)
             {
@@ -216,17 +206,12 @@ impl StoredColumns {
             Ok(())
         })
     }
-}
 
-/// The length of the value that the bytes begin with.
-fn value_bytes(storage: PhysicalType, bytes: &[u8]) -> Result<usize> {
-    match (storage.width(), bytes.first()) {
-        (Some(width), _) => Ok(width),
-        (None, Some(length)) if *length < 0x80 => Ok(1 + usize::from(*length)),
-        (None, _) => {
-            let mut reader = ByteReader::new(bytes);
-            reader.prefixed().ok_or_else(corrupted)?;
-            Ok(bytes.len() - reader.remaining().len())
+    /// Where a column that was looked for begins in each row.
+    fn starts_of(&self, column: usize) -> Result<&[u32]> {
+        match self.is_kept.get(column) {
+            Some(true) => Ok(&self.starts[column]),
+            _ => Err(Error::internal("a column that was not looked for is read")),
         }
     }
 }
@@ -240,17 +225,30 @@ fn advance(positions: &mut [u32], rows: Rows<'_>, width: u32) {
 /// Walks over a value that begins with its length.
 fn skip_lengths(positions: &mut [u32], bytes: &[u8], rows: Rows<'_>) -> Result<()> {
     rows.try_each(|row| {
-        let at = positions[row];
-        positions[row] = match bytes.get(at as usize) {
-            Some(length) if *length < 0x80 => at + 1 + u32::from(*length),
-            _ => end_of_value(bytes, at)?,
-        };
+        positions[row] = end_of_prefixed(bytes, positions[row])?;
         Ok(())
     })
 }
 
+/// Where a value ends that begins at `at`.
+fn end_of_value(storage: PhysicalType, bytes: &[u8], at: u32) -> Result<u32> {
+    match storage.width() {
+        Some(width) => Ok(at + width as u32),
+        None => end_of_prefixed(bytes, at),
+    }
+}
+
+/// The same of a value that begins with its length.
+#[inline]
+fn end_of_prefixed(bytes: &[u8], at: u32) -> Result<u32> {
+    match bytes.get(at as usize) {
+        Some(length) if *length < 0x80 => Ok(at + 1 + u32::from(*length)),
+        _ => end_of_long(bytes, at),
+    }
+}
+
 #[cold]
-fn end_of_value(bytes: &[u8], at: u32) -> Result<u32> {
+fn end_of_long(bytes: &[u8], at: u32) -> Result<u32> {
     let from = bytes.get(at as usize..).ok_or_else(corrupted)?;
     let mut reader = ByteReader::new(from);
     reader.prefixed().ok_or_else(corrupted)?;

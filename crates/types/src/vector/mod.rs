@@ -122,6 +122,12 @@ pub fn tid_word(block: u32, slot: u16) -> i64 {
     i64::from(block) << 16 | i64::from(slot)
 }
 
+/// The block and slot that such a word is of.
+#[inline]
+pub fn tid_of(word: i64) -> (u32, u16) {
+    ((word >> 16) as u32, word as u16)
+}
+
 impl IntegerKind {
     /// `word` is one that [`word_of`] has made, so that nothing of it is lost.
     fn datum(self, word: i64) -> Datum {
@@ -135,7 +141,10 @@ impl IntegerKind {
             IntegerKind::Time => Datum::Time(word),
             IntegerKind::Timestamp => Datum::Timestamp(word),
             IntegerKind::TimestampTz => Datum::TimestampTz(word),
-            IntegerKind::Tid => Datum::Tid((word >> 16) as u32, word as u16),
+            IntegerKind::Tid => {
+                let (block, slot) = tid_of(word);
+                Datum::Tid(block, slot)
+            }
         }
     }
     /// The key of a value, as in [`Vector::short_key`].
@@ -149,7 +158,10 @@ impl IntegerKind {
             IntegerKind::Int2 => key::int2_bits(word as i16),
             IntegerKind::Oid => key::oid_bits(word as u32),
             IntegerKind::Char => key::char_bits(word as u8),
-            IntegerKind::Tid => key::tid_bits((word >> 16) as u32, word as u16),
+            IntegerKind::Tid => {
+                let (block, slot) = tid_of(word);
+                key::tid_bits(block, slot)
+            }
         }
     }
     /// Is it one of int2, int4 and int8?

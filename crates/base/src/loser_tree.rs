@@ -20,30 +20,30 @@ impl SourceHead {
 /// there, so that a new record is compared with one source on each level. Whoever asks the tree to order them says which of
 /// two sources with the same prefix comes first.
 #[derive(Default)]
-pub struct MergeHeap {
+pub struct LoserTree {
     heads: Vec<SourceHead>,
     /// By node, from 1 on, the loser; at 0 the source that comes next. The node above the leaf of source n, of k, has
     /// number (n + k) / 2, and that above a node half its number.
     nodes: Vec<u32>,
 }
 
-impl MergeHeap {
+impl LoserTree {
     /// The sources 0, 1, … by the prefixes of their first records; None: a source has no record.
-    pub fn of(prefixes: impl IntoIterator<Item = Option<u64>>, comes_first: impl Fn(u32, u32) -> bool) -> MergeHeap {
+    pub fn of(prefixes: impl IntoIterator<Item = Option<u64>>, comes_first: impl Fn(u32, u32) -> bool) -> LoserTree {
         let heads: Vec<SourceHead> = prefixes.into_iter().map(SourceHead::of).collect();
         let nobody = heads.len() as u32;
-        let mut heap = MergeHeap { nodes: vec![nobody; heads.len()], heads };
+        let mut tree = LoserTree { nodes: vec![nobody; heads.len()], heads };
         // Who comes to a node first waits there for the one from the other side.
         for source in 0..nobody {
             let mut winner = source;
             let mut node = (source + nobody) / 2;
-            while node > 0 && heap.nodes[node as usize] != nobody {
-                winner = heap.play(node, winner, &comes_first);
+            while node > 0 && tree.nodes[node as usize] != nobody {
+                winner = tree.play(node, winner, &comes_first);
                 node /= 2;
             }
-            heap.nodes[node as usize] = winner;
+            tree.nodes[node as usize] = winner;
         }
-        heap
+        tree
     }
     /// The source whose record comes next.
     #[inline]
@@ -80,25 +80,25 @@ impl MergeHeap {
 
 #[cfg(test)]
 mod tests {
-    use super::MergeHeap;
+    use super::LoserTree;
 
     #[test]
     fn sources_are_merged_in_order() {
         let sources = [vec![1, 4, 4, 9], vec![], vec![4, 5], vec![0, 4, 10, 11, 12]];
         let mut read = [0; 4];
         let by_number = |a: u32, b: u32| a < b;
-        let mut heap = MergeHeap::of(sources.iter().map(|source| source.first().copied()), by_number);
+        let mut tree = LoserTree::of(sources.iter().map(|source| source.first().copied()), by_number);
         let mut merged = Vec::new();
-        while let Some(source) = heap.first() {
+        while let Some(source) = tree.first() {
             let at = source as usize;
             merged.push((sources[at][read[at]], source));
             read[at] += 1;
-            heap.replace_first(sources[at].get(read[at]).copied(), by_number);
+            tree.replace_first(sources[at].get(read[at]).copied(), by_number);
         }
         assert_eq!(merged, [(0, 3), (1, 0), (4, 0), (4, 0), (4, 2), (4, 3), (5, 2), (9, 0), (10, 3), (11, 3), (12, 3)]);
-        heap.replace_first(None, by_number);
-        assert_eq!(heap.first(), None);
-        assert_eq!(MergeHeap::of([], by_number).first(), None);
+        tree.replace_first(None, by_number);
+        assert_eq!(tree.first(), None);
+        assert_eq!(LoserTree::of([], by_number).first(), None);
     }
 
     /// Random sources, from none to many: what is merged is sorted, of equal records those of a lower source first.
@@ -118,13 +118,13 @@ mod tests {
                 })
                 .collect();
             let mut read = vec![0; count];
-            let mut heap = MergeHeap::of(sources.iter().map(|source| source.first().copied()), |a, b| a < b);
+            let mut tree = LoserTree::of(sources.iter().map(|source| source.first().copied()), |a, b| a < b);
             let mut merged = Vec::new();
-            while let Some(source) = heap.first() {
+            while let Some(source) = tree.first() {
                 let at = source as usize;
                 merged.push((sources[at][read[at]], source));
                 read[at] += 1;
-                heap.replace_first(sources[at].get(read[at]).copied(), |a, b| a < b);
+                tree.replace_first(sources[at].get(read[at]).copied(), |a, b| a < b);
             }
             let all = sources.iter().zip(0..).flat_map(|(source, n)| source.iter().map(move |value| (*value, n)));
             let mut expected: Vec<(u64, u32)> = all.collect();
