@@ -7,6 +7,7 @@
 //! Must not know: which statement it is.
 
 use super::node::{self, FenceSide, KeyAndRow, MAX_KEY};
+use super::retire::FoundEntry;
 use crate::ahead;
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
@@ -38,11 +39,10 @@ impl Relation {
             Relation::check_key(key)?;
             let (block, mut page) = self.latch_leaf_near(near, KeyAndRow(key, rid))?;
             // Most leaves are changed by a statement that has gathered many entries, so the next one is needed soon.
-            let right = node::right(&page.view());
-            ahead::fetch_page(self, right);
+            near = node::right(&page.view());
+            ahead::fetch_page(self, near);
             let mut inserted = Vec::new();
             let outcome = self.change_leaf(txn, block, &mut page, changes, &mut inserted)?;
-            near = node::right(&page.view());
             match outcome {
                 LeafOutcome::Changed => drop(page),
                 LeafOutcome::Full(idx) => {
@@ -74,11 +74,12 @@ impl Relation {
                 break;
             }
             let (idx, found) = Relation::place_of(&view, entry_key);
+            let found = found.map(|stamp| FoundEntry { target, idx, stamp, key: entry_key });
             let has_room = match (what, found) {
                 (EntryChange::Retire, None) => true,
-                (EntryChange::Retire, Some(old)) => self.mark_retired(txn, page, (target, idx), old, entry_key)?,
-                (EntryChange::Insert, Some(old)) => {
-                    self.revive(txn, page, (target, idx), old, entry_key)?;
+                (EntryChange::Retire, Some(found)) => self.mark_retired(txn, page, &found)?,
+                (EntryChange::Insert, Some(found)) => {
+                    self.revive(txn, page, &found)?;
                     true
                 }
                 (EntryChange::Insert, None) => {

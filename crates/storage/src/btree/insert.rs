@@ -12,6 +12,7 @@
 use super::dead_prefix::FullKey;
 use super::insert_many::free_place;
 use super::node::{self, FenceSide, KeyAndRow, MAX_KEY, RETIRED};
+use super::retire::FoundEntry;
 use crate::api::{IndexInsert, Uniqueness};
 use crate::buffer::WriteGuard;
 use crate::directory::{HEAP_NAME_BYTES, Relation};
@@ -320,36 +321,27 @@ impl Relation {
             false => Relation::place_of(&page.view(), entry_key),
         };
         txn.inserted_at.set(hint);
-        if let Some(old) = found {
-            self.revive(txn, &mut page, (target, idx), old, entry_key)?;
+        if let Some(stamp) = found {
+            self.revive(txn, &mut page, &FoundEntry { target, idx, stamp, key: entry_key })?;
             return Ok(true);
         }
         self.put_at(txn, (block, idx), page, entry_key, held)
     }
-    /// The entry at this place of a latched leaf, which has the stamp `old`, is wanted, whether it was retired or not.
+    /// An entry of a latched leaf is wanted, whether it was retired or not.
     pub(super) fn revive(
         &self,
         txn: &mut Transaction,
         page: &mut WriteGuard<'_>,
-        place: (PageTarget, usize),
-        old: u64,
-        entry_key: KeyAndRow<'_>,
+        found: &FoundEntry<'_>,
     ) -> Result<()> {
-        let (KeyAndRow(key, rid), (target, idx)) = (entry_key, place);
-        if old & RETIRED != 0 {
-            let mut record = txn.record(self, UndoKind::IndexRevive, 0, 0, 0, 0);
-            record.data = index_data(&old.to_le_bytes(), rid, key);
-            let entry = OnceCell::new();
-            let build = |a| {
-                let entry = entry.get_or_init(|| node::build(key, rid, None, a));
-                vec![(target, PageOp::TreeReplace { idx, entry })]
-            };
-            txn.change(self, &record, build, &[0], &mut [page])?;
+        if found.stamp & RETIRED != 0 {
+            self.restamp(txn, page, found, (UndoKind::IndexRevive, 0))?;
             if planted::is(PlantedBug::RevivedEntryUntold) {
                 return Ok(());
             }
         }
         // The row is new, whatever its entry has been: scans that leave out what is deleted must come here again.
+        let KeyAndRow(key, rid) = found.key;
         self.dead_prefixes.inserted(key, rid);
         Ok(())
     }

@@ -14,6 +14,14 @@ use std::cell::OnceCell;
 /// The most bytes by which an entry grows when it gets a stamp.
 const STAMP_ROOM: usize = 10;
 
+/// An entry that is there, on a leaf that is latched.
+pub(super) struct FoundEntry<'k> {
+    pub target: PageTarget,
+    pub idx: usize,
+    pub stamp: u64,
+    pub key: KeyAndRow<'k>,
+}
+
 impl Relation {
     /// The row has another key now: marks the entry, so that it is nobody's conflict once we commit.
     pub(crate) fn entry_retire(&self, txn: &mut Transaction, key: &[u8], rid: u64) -> Result<()> {
@@ -22,36 +30,45 @@ impl Relation {
             let (block, mut page) = self.latch_leaf_by(&mut hint, KeyAndRow(key, rid))?;
             let (idx, found) = Relation::place_by(&page.view(), &mut hint, KeyAndRow(key, rid));
             txn.retired_at.set(hint);
-            let Some(old) = found else { return Ok(()) };
-            if self.mark_retired(txn, &mut page, (self.target(block), idx), old, KeyAndRow(key, rid))? {
+            let Some(stamp) = found else { return Ok(()) };
+            let found = FoundEntry { target: self.target(block), idx, stamp, key: KeyAndRow(key, rid) };
+            if self.mark_retired(txn, &mut page, &found)? {
                 return Ok(());
             }
             self.split(block, page, idx)?;
         }
     }
-    /// Marks the entry at this place of a latched leaf, which has the stamp `old`. False: there is no room for another
-    /// stamp.
+    /// Marks an entry of a latched leaf. False: there is no room for a stamp.
     pub(super) fn mark_retired(
         &self,
         txn: &mut Transaction,
         page: &mut WriteGuard<'_>,
-        place: (PageTarget, usize),
-        old: u64,
-        entry_key: KeyAndRow<'_>,
+        found: &FoundEntry<'_>,
     ) -> Result<bool> {
-        let (KeyAndRow(key, rid), (target, idx)) = (entry_key, place);
-        if old == 0 && node::room(page.page()) < STAMP_ROOM {
+        if found.stamp == 0 && node::room(page.page()) < STAMP_ROOM {
             return Ok(false);
         }
-        let mut record = txn.record(self, UndoKind::IndexMark, 0, 0, 0, 0);
-        record.data = index_data(&old.to_le_bytes(), rid, key);
+        self.restamp(txn, page, found, (UndoKind::IndexMark, RETIRED))?;
+        Ok(true)
+    }
+    /// Gives an entry of a latched leaf a stamp that leads to this change, with these flags.
+    pub(super) fn restamp(
+        &self,
+        txn: &mut Transaction,
+        page: &mut WriteGuard<'_>,
+        found: &FoundEntry<'_>,
+        (kind, flags): (UndoKind, u64),
+    ) -> Result<()> {
+        let FoundEntry { target, idx, stamp, key: KeyAndRow(key, rid) } = *found;
+        let mut record = txn.record(self, kind, 0, 0, 0, 0);
+        record.data = index_data(&stamp.to_le_bytes(), rid, key);
         let entry = OnceCell::new();
         let build = |a| {
-            let entry = entry.get_or_init(|| node::build(key, rid, None, a | RETIRED));
+            let entry = entry.get_or_init(|| node::build(key, rid, None, a | flags));
             vec![(target, PageOp::TreeReplace { idx, entry })]
         };
         txn.change(self, &record, build, &[0], &mut [page])?;
-        Ok(true)
+        Ok(())
     }
     /// Removes the entry of a row that stays in its heap but is no longer to be found here, in a tree whose entries
     /// name their heaps.

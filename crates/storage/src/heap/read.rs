@@ -20,9 +20,8 @@ use kilndb_base::park::Park;
 use kilndb_base::{Result, RowId};
 use std::sync::Arc;
 
-/// Heap reads. `out` is cleared first.
 /// Tells of which words of rows the undo is gone: all see those rows as they are. What is gone stays gone.
-struct SettledWords<'a> {
+pub(super) struct SettledWords<'a> {
     undo: &'a Undo,
     horizon: u64,
     /// The addresses that were looked up last: one that is gone, and one that is not. Most rows of a page have the same.
@@ -31,11 +30,11 @@ struct SettledWords<'a> {
 }
 
 impl<'a> SettledWords<'a> {
-    fn of(undo: &'a Undo) -> SettledWords<'a> {
+    pub fn of(undo: &'a Undo) -> SettledWords<'a> {
         SettledWords { undo, horizon: undo.horizon(), gone: 0, kept: 0 }
     }
     #[inline]
-    fn has(&mut self, word: u64) -> bool {
+    pub fn has(&mut self, word: u64) -> bool {
         let address = word & ADDRESS;
         address < self.horizon || address == self.gone || address != self.kept && self.look_up(address)
     }
@@ -46,6 +45,7 @@ impl<'a> SettledWords<'a> {
     }
 }
 
+/// Heap reads. `out` is cleared first.
 impl Relation {
     pub fn fetch(&self, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
         let fetched = self.fetch_seen(rid, snapshot, out)?;

@@ -12,7 +12,8 @@
 //!
 //! Must not know: columns, keys, why somebody watches.
 
-use super::page::{self as hp, ADDRESS, PIECE};
+use super::page::{self as hp, PIECE};
+use super::read::SettledWords;
 use crate::changed_rows::ChangedRows;
 use crate::directory::Relation;
 use crate::page::at;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 impl Relation {
     /// All rows of which the snapshot does not see the newest version.
     pub fn rows_unsettled_for(&self, snapshot: &Snapshot, park: &dyn Park) -> Result<Vec<RowId>> {
-        let horizon = self.core.undo.horizon();
+        let mut settled = SettledWords::of(&self.core.undo);
         let mut rows = Vec::new();
         for block in 0..self.pages() {
             if self.core.pool.settled_rows(self.pid(block)?).is_some() {
@@ -36,7 +37,7 @@ impl Relation {
             let words = self.items(block, |v| {
                 let slots = 1..=v.u16(at::COUNT);
                 let words = slots.filter_map(|slot| Some((slot, hp::word(v, slot)?)));
-                words.filter(|(_, word)| word & PIECE == 0 && word & ADDRESS >= horizon).collect::<Vec<_>>()
+                words.filter(|(_, word)| word & PIECE == 0 && !settled.has(*word)).collect::<Vec<_>>()
             })?;
             // Most rows of a page that have a writer have the same.
             let mut last = None;
