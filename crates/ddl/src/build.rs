@@ -19,7 +19,7 @@ use kilndb_storage::{Fetched, Relation, RowBatch, Snapshot};
 use kilndb_types::Datum;
 use kilndb_types::inverted::InvertedClass;
 use kilndb_types::key::encode_key;
-use kilndb_types::row::{ColumnFetch, decode_row, stored_column_count};
+use kilndb_types::row::ColumnFetch;
 use kilndb_types::stored_columns::{StoredColumns, StoredRows};
 use kilndb_types::vector::{Rows, Vector};
 use std::sync::Arc;
@@ -98,10 +98,12 @@ struct KeyScan {
 /// Smaller tables are read before a helper has begun.
 const BLOCKS_PER_HELPER: u32 = 1024;
 
-/// Buffers that are kept from one row to the next.
+/// Buffers that are kept from some rows to the next.
 struct KeyScratch {
     needed: Vec<ColumnFetch>,
-    values: Vec<Datum>,
+    stored: StoredColumns,
+    /// By key of the index.
+    vectors: Vec<Vector>,
     keys: Vec<Datum>,
     key: Vec<u8>,
 }
@@ -110,93 +112,75 @@ impl KeyScratch {
     fn of(scan: &KeyScan) -> KeyScratch {
         let mut needed = vec![ColumnFetch::Nothing; scan.table.columns.len()];
         scan.index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = ColumnFetch::Value);
-        KeyScratch { needed, values: Vec::new(), keys: Vec::new(), key: Vec::new() }
+        let vectors = vec![Vector::default(); scan.index.keys.len()];
+        KeyScratch { needed, stored: StoredColumns::default(), vectors, keys: Vec::new(), key: Vec::new() }
     }
-}
-
-/// The key columns of some rows.
-#[derive(Default)]
-struct KeyColumns {
-    stored: StoredColumns,
-    /// By key of the index.
-    vectors: Vec<Vector>,
 }
 
 /// So many rows, or bytes of rows, are read before their keys are.
 const ROWS_TOGETHER: usize = 1024;
 const BYTES_TOGETHER: usize = 1 << 18;
 
-impl KeyScan {
-    fn push_row(&self, rid: RowId, bytes: &[u8], s: &mut KeyScratch, sorter: &mut KeySorter) -> Result<()> {
-        s.values.clear();
-        decode_row(&self.table.descriptor, bytes, Some(&s.needed), &mut s.values)?;
-        let stored = stored_column_count(bytes)?;
-        s.keys.clear();
-        for k in &self.index.keys {
-            let at = k.attnum as usize - 1;
-            s.keys.push(if at >= stored { self.table.columns[at].missing.clone() } else { s.values[at].clone() });
-        }
-        push_entries(&self.index, &self.classes, &s.keys, rid, &mut s.key, sorter)
-    }
+fn is_full(batch: &RowBatch) -> bool {
+    batch.rows.len() >= ROWS_TOGETHER || batch.bytes.len() >= BYTES_TOGETHER
+}
 
+impl KeyScan {
     /// The keys of the rows in these places alone.
     fn collect_among(&self, rows: &[RowId], sorter: &mut KeySorter) -> Result<()> {
-        let (mut bytes, mut scratch) = (Vec::new(), KeyScratch::of(self));
+        let (mut bytes, mut batch, mut scratch) = (Vec::new(), RowBatch::default(), KeyScratch::of(self));
         for rid in rows {
             if self.heap.fetch(*rid, &self.snapshot, &mut bytes)? != Fetched::Invisible {
-                self.push_row(*rid, &bytes, &mut scratch, sorter)?;
+                batch.push(*rid, &bytes);
+            }
+            if is_full(&batch) {
+                self.push_rows(&batch, &mut scratch, sorter)?;
+                batch.clear();
             }
         }
-        Ok(())
+        self.push_rows(&batch, &mut scratch, sorter)
     }
 
     /// `progress`: where it is told how far all are.
     fn collect(&self, sorter: &mut KeySorter, park: &dyn Park, progress: Option<&ProgressSlot>) -> Result<()> {
         let (mut batch, mut scratch) = (RowBatch::default(), KeyScratch::of(self));
-        let mut columns = KeyColumns::default();
         loop {
-            batch.clear();
-            let mut block = self.next_block.fetch_add(1, Ordering::Relaxed);
-            let first = block;
-            while block < self.heap.pages() {
+            let block = self.next_block.fetch_add(1, Ordering::Relaxed);
+            let is_last = block >= self.heap.pages();
+            if !is_last {
                 self.heap.append_block(block, &self.snapshot, &mut batch)?;
-                if batch.rows.len() >= ROWS_TOGETHER || batch.bytes.len() >= BYTES_TOGETHER {
-                    break;
-                }
-                block = self.next_block.fetch_add(1, Ordering::Relaxed);
             }
-            if first >= self.heap.pages() {
+            if is_last || is_full(&batch) {
+                self.push_rows(&batch, &mut scratch, sorter)?;
+                batch.clear();
+            }
+            if is_last {
                 return Ok(());
             }
-            self.push_rows(&batch, &mut columns, &mut scratch, sorter)?;
-            progress.inspect(|p| p.set(BLOCKS_DONE, i64::from(first)));
-            park.checkpoint()?;
+            // Blocks may be empty, so that it takes many to fill a batch.
+            if block.is_multiple_of(16) {
+                progress.inspect(|p| p.set(BLOCKS_DONE, i64::from(block)));
+                park.checkpoint()?;
+            }
         }
     }
 
-    /// As [`KeyScan::push_row`], of many rows: a column of all of them after the other.
-    fn push_rows(
-        &self,
-        batch: &RowBatch,
-        columns: &mut KeyColumns,
-        s: &mut KeyScratch,
-        sorter: &mut KeySorter,
-    ) -> Result<()> {
+    /// The keys of some rows: a column of all of them after the other.
+    fn push_rows(&self, batch: &RowBatch, s: &mut KeyScratch, sorter: &mut KeySorter) -> Result<()> {
         let desc = &self.table.descriptor;
         let stored = StoredRows { bytes: &batch.bytes, rows: &batch.rows };
         let rows = Rows::All(batch.rows.len());
         let positions = || self.index.keys.iter().map(|k| k.attnum as usize - 1);
-        columns.stored.begin(desc, stored)?;
-        columns.stored.find(desc, (positions().max().unwrap_or(0), &s.needed), stored, rows)?;
-        columns.vectors.resize_with(self.index.keys.len(), Vector::default);
-        for (at, vector) in positions().zip(&mut columns.vectors) {
+        s.stored.begin(desc, stored)?;
+        s.stored.find(desc, (positions().max().unwrap_or(0), &s.needed), stored, rows)?;
+        for (at, vector) in positions().zip(&mut s.vectors) {
             vector.start(batch.rows.len());
             let missing = &self.table.columns[at].missing;
-            columns.stored.read((&desc.columns[at], at), missing, stored, rows, vector)?;
+            s.stored.read((&desc.columns[at], at), missing, stored, rows, vector)?;
         }
         for (row, (rid, ..)) in batch.rows.iter().enumerate() {
             s.keys.clear();
-            for vector in &columns.vectors {
+            for vector in &s.vectors {
                 s.keys.push(vector.get(row)?);
             }
             push_entries(&self.index, &self.classes, &s.keys, *rid, &mut s.key, sorter)?;
