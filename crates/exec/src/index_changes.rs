@@ -12,9 +12,8 @@
 
 use super::context::*;
 use super::index;
-use super::modify_many::{BatchScratch, IndexKeys};
-use super::modify_row::old_row;
-use kilndb_base::{Error, Result};
+use super::modify_many::{BatchScratch, begin_keys, skip_keys};
+use kilndb_base::Result;
 use kilndb_plan::{IndexPlan, ModifyPlan};
 use kilndb_storage::{EntryChanges, Relation};
 use kilndb_types::Datum;
@@ -28,8 +27,8 @@ const GATHERED_BYTES_MAX: usize = 1 << 30;
 pub(super) struct TouchedIndexes {
     /// Positions in `ModifyTarget::indexes`.
     positions: Vec<usize>,
-    /// The columns that their entries depend on, as positions in the table; None: maybe all of them.
-    columns: Option<Vec<usize>>,
+    /// The columns that their entries depend on, as positions in the table.
+    columns: Vec<usize>,
 }
 
 impl TouchedIndexes {
@@ -37,12 +36,13 @@ impl TouchedIndexes {
         let is_touched = |n: &usize| m.indexes[*n].is_touched(&m.changed) && !m.indexes[*n].has_terms();
         let positions: Vec<usize> = (0..m.indexes.len()).filter(is_touched).collect();
         let touched = || positions.iter().map(|n| &m.indexes[*n]);
-        let columns = touched().all(|p| p.predicate.is_none()).then(|| {
-            let mut columns: Vec<usize> = touched().flat_map(|p| p.shape.depends.iter().copied()).collect();
-            columns.sort_unstable();
-            columns.dedup();
-            columns
-        });
+        let mut columns: Vec<usize> = match touched().any(|p| p.predicate.is_some()) {
+            // A condition may be about any of them.
+            true => (0..m.table.columns.len()).collect(),
+            false => touched().flat_map(|p| p.shape.depends.iter().copied()).collect(),
+        };
+        columns.sort_unstable();
+        columns.dedup();
         TouchedIndexes { positions, columns }
     }
     pub fn is_empty(&self) -> bool {
@@ -51,10 +51,7 @@ impl TouchedIndexes {
     /// Makes the scratch ready for the rows of a batch.
     pub fn begin(&self, s: &mut BatchScratch) {
         s.rekeyed.clear();
-        for keys in [&mut s.entries, &mut s.new_entries] {
-            keys.resize_with(self.positions.len(), IndexKeys::default);
-            keys.iter_mut().for_each(IndexKeys::clear);
-        }
+        [&mut s.entries, &mut s.new_entries].into_iter().for_each(|keys| begin_keys(keys, self.positions.len()));
     }
     /// Notes the entries of the next row of the batch that change. `input` names the row; `BatchScratch::values` is the
     /// row as it is to be.
@@ -69,15 +66,10 @@ impl TouchedIndexes {
         if self.is_empty() {
             return Ok(());
         }
-        match &self.columns {
-            None => s.old = old_row(m, input),
-            Some(columns) => {
-                s.old.resize(m.table.columns.len(), Datum::Null);
-                for column in columns {
-                    let value = m.old_columns[*column].and_then(|slot| input.get(slot));
-                    s.old[*column] = value.cloned().unwrap_or_default();
-                }
-            }
+        s.old.resize(m.table.columns.len(), Datum::Null);
+        for column in &self.columns {
+            let value = m.old_columns[*column].and_then(|slot| input.get(slot));
+            s.old[*column] = value.cloned().unwrap_or_default();
         }
         self.put_keys(m, s, rt, cx)
     }
@@ -93,15 +85,8 @@ impl TouchedIndexes {
     ) -> Result<()> {
         for (columns, values) in [(old, &mut s.old), (new, &mut s.values)] {
             values.resize(m.table.columns.len(), Datum::Null);
-            match &self.columns {
-                None => columns.iter().zip(values).try_for_each(|(column, value)| {
-                    *value = column.get(position)?;
-                    Ok::<(), Error>(())
-                })?,
-                Some(needed) => needed.iter().try_for_each(|at| {
-                    values[*at] = columns[*at].get(position)?;
-                    Ok::<(), Error>(())
-                })?,
+            for at in &self.columns {
+                values[*at] = columns[*at].get(position)?;
             }
         }
         self.put_keys(m, s, rt, cx)
@@ -139,7 +124,7 @@ impl TouchedIndexes {
     }
     /// The rows up to the one at `end` are done with: somebody else has changed their entries, or there were none.
     pub fn skip_rows(&self, s: &mut BatchScratch, end: usize) {
-        s.entries.iter_mut().chain(&mut s.new_entries).for_each(|keys| keys.take(end).for_each(drop));
+        [&mut s.entries, &mut s.new_entries].into_iter().for_each(|keys| skip_keys(keys, end));
     }
 }
 

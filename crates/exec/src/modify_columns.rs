@@ -12,15 +12,16 @@ use super::columns::{ColumnBatch, ColumnInput, row_of};
 use super::context::*;
 use super::index_changes::TouchedIndexes;
 use super::modify::{ModifyState, takes_rows_together};
-use super::modify_many::{BatchScratch, stores_input};
+use super::modify_many::{BatchScratch, InputRows, stores_input};
 use super::state::NodeState;
 use super::vector_program::ProgramState;
 use kilndb_base::{Error, Result, RowId};
 use kilndb_bind::ir::DmlKind;
-use kilndb_plan::ModifyPlan;
+use kilndb_plan::program::ValuesProgram;
+use kilndb_plan::{ModifyPlan, ModifyStatement};
 use kilndb_types::Datum;
 use kilndb_types::row_columns::encode_rows;
-use kilndb_types::vector::{IntegerKind, Rows, Vector, VectorValues};
+use kilndb_types::vector::{IntegerKind, Rows, Vector, VectorValues, tid_of};
 
 /// For fewer rows it is not worth while.
 const ROWS_MIN: f64 = 64.0;
@@ -42,13 +43,15 @@ pub(super) fn takes_columns(m: &ModifyPlan, input: &NodeState, cx: &ExecContext<
                 && !takes_rows_together(cx)
                 && stores_input(m)
         }
-        DmlKind::Update => {
-            let program = || statement.program.of_assignments(&statement.assignments, statement.input_width);
-            m.at_once && is_plain && program().is_some()
-        }
+        DmlKind::Update => m.at_once && is_plain && program_of(statement).is_some(),
         DmlKind::Delete => m.indexes.is_empty() && m.referenced_by.is_empty() && m.triggers.is_none(),
         DmlKind::Merge => false,
     }
+}
+
+/// What computes an UPDATE's values; None: they want one row after the other.
+fn program_of(statement: &ModifyStatement) -> Option<&ValuesProgram> {
+    statement.program.of(statement.assignments.iter().map(|(_, e)| e), statement.input_width)
 }
 
 /// The rows that the batch names, by their ids. False: not all rows have one.
@@ -58,7 +61,10 @@ fn put_rids(places: &Vector, rows: Rows<'_>, rids: &mut Vec<RowId>) -> bool {
         return false;
     }
     rids.clear();
-    rows.each(|row| rids.push(RowId { block: (words[row] >> 16) as u32, slot: words[row] as u16 }));
+    rows.each(|row| {
+        let (block, slot) = tid_of(words[row]);
+        rids.push(RowId { block, slot });
+    });
     true
 }
 
@@ -154,9 +160,7 @@ impl ModifyState {
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let statement = &*m.statement;
-        let Some(values) = statement.program.of_assignments(&statement.assignments, statement.input_width) else {
-            return Ok(false);
-        };
+        let Some(values) = program_of(statement) else { return Ok(false) };
         let (columns, rows) = batch.parts();
         let is_named = columns.get(statement.old_ctid).is_some_and(|places| put_rids(places, rows, &mut s.rids));
         if !is_named || !state.run(&values.program, columns, rows, rt, cx)? {
@@ -179,20 +183,8 @@ impl ModifyState {
         }
         put_rows(m, &new, rows, s)?;
         s.rows.rows.iter_mut().zip(&s.rids).for_each(|(row, rid)| row.0 = *rid);
-        let mut at = 0;
-        while at < s.rids.len() {
-            cx.engine.pace_bulk(s.rids.len(), cx.park)?;
-            let done = m.heap()?.update_many(cx.txn, &cx.snapshot, &s.rows, &s.rekeyed, at)?;
-            self.changed += done as u64;
-            at += done;
-            self.gathered.take_rows(&touched, s, at);
-            if at < s.rids.len() {
-                self.change_one(m, batch, at, rt, cx)?;
-                at += 1;
-                touched.skip_rows(s, at);
-            }
-        }
-        self.gathered.apply_most(m, cx)?;
+        s.put_positions(batch.list());
+        self.store_updates(m, (&touched, InputRows::Columns(batch)), s, rt, cx)?;
         Ok(true)
     }
 
@@ -209,33 +201,8 @@ impl ModifyState {
         if !columns.get(m.statement.old_ctid).is_some_and(|places| put_rids(places, rows, &mut s.rids)) {
             return Ok(false);
         }
-        let mut at = 0;
-        while at < s.rids.len() {
-            cx.engine.pace_bulk(s.rids.len(), cx.park)?;
-            let done = m.heap()?.delete_many(cx.txn, &cx.snapshot, &s.rids[at..])?;
-            self.changed += done as u64;
-            at += done;
-            if at < s.rids.len() {
-                self.change_one(m, batch, at, rt, cx)?;
-                at += 1;
-            }
-        }
+        s.put_positions(batch.list());
+        self.store_deletes(m, InputRows::Columns(batch), s, rt, cx)?;
         Ok(true)
-    }
-
-    /// Changes the row of this number, which storage has given back.
-    fn change_one(
-        &mut self,
-        m: &ModifyPlan,
-        batch: &mut ColumnBatch,
-        number: usize,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        let Some(position) = batch.list().get(number).copied() else { return Ok(()) };
-        let mut row = Vec::new();
-        let is_used = vec![true; batch.columns.len()];
-        row_of(&batch.columns, &is_used, position as usize, &mut row)?;
-        self.change(m, row, rt, cx)
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! Must not know: pages.
 
+use super::columns::ColumnBatch;
 use super::context::*;
 use super::expr::Evaluate;
 use super::index_changes::TouchedIndexes;
@@ -20,6 +21,7 @@ use kilndb_plan::ModifyPlan;
 use kilndb_plan::expression::CExpr;
 use kilndb_storage::{RowBatch, TermChange};
 use kilndb_types::{Datum, row};
+use std::borrow::Cow;
 
 /// Buffers that are kept from one batch to the next.
 #[derive(Default)]
@@ -73,6 +75,52 @@ impl IndexKeys {
     }
 }
 
+/// Makes lists ready for the keys of a batch's rows in so many indexes.
+pub(super) fn begin_keys(keys: &mut Vec<IndexKeys>, indexes: usize) {
+    keys.resize_with(indexes, IndexKeys::default);
+    keys.iter_mut().for_each(IndexKeys::clear);
+}
+
+/// The rows up to the one at `end` are done with: their entries are others' work, or there are none.
+pub(super) fn skip_keys(keys: &mut [IndexKeys], end: usize) {
+    keys.iter_mut().for_each(|keys| keys.take(end).for_each(drop));
+}
+
+/// The rows that a batch's changes are of.
+#[derive(Clone, Copy)]
+pub(super) enum InputRows<'a> {
+    Rows(&'a Batch),
+    Columns(&'a ColumnBatch),
+}
+
+impl<'a> InputRows<'a> {
+    fn row(self, position: u32) -> Result<Cow<'a, [Datum]>> {
+        match self {
+            InputRows::Rows(batch) => Ok(Cow::Borrowed(batch.row(position as usize))),
+            InputRows::Columns(batch) => {
+                batch.columns.iter().map(|column| column.get(position as usize)).collect::<Result<_>>().map(Cow::Owned)
+            }
+        }
+    }
+}
+
+impl BatchScratch {
+    pub(super) fn put_positions(&mut self, positions: &[u32]) {
+        self.positions.clear();
+        self.positions.extend_from_slice(positions);
+    }
+}
+
+/// Is something evaluated of each row that is stored?
+fn is_looked_at(m: &ModifyPlan) -> bool {
+    m.statement.returning.is_some() || has_view_checks(m)
+}
+
+/// Are the values of updated rows needed after they are stored?
+fn keeps_updates(m: &ModifyPlan) -> bool {
+    is_looked_at(m) || !m.foreign_keys.is_empty() || !m.referenced_by.is_empty()
+}
+
 /// Whether each new row is a row of the input as it is: the columns are assigned the input's values in their order, nothing is
 /// computed, and no row is left out.
 pub(super) fn stores_input(m: &ModifyPlan) -> bool {
@@ -105,8 +153,7 @@ impl ModifyState {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let is_looked_at = m.statement.returning.is_some() || has_view_checks(m);
-        let keep = is_looked_at || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
+        let keep = is_looked_at(m) || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
         let is_plain = stores_input(m);
         s.positions.clear();
         s.rows.clear();
@@ -218,8 +265,7 @@ impl ModifyState {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let is_looked_at = m.statement.returning.is_some() || has_view_checks(m);
-        let keep = is_looked_at || !m.foreign_keys.is_empty() || !m.referenced_by.is_empty();
+        let keep = keeps_updates(m);
         s.positions.clear();
         s.rows.clear();
         s.kept.clear();
@@ -245,25 +291,37 @@ impl ModifyState {
                 s.kept.append(&mut s.values);
             }
         }
+        self.store_updates(m, (&touched, InputRows::Rows(batch)), s, rt, cx)
+    }
+    /// Stores the new rows in `BatchScratch::rows`, of the rows of the input at `BatchScratch::positions`.
+    pub(super) fn store_updates(
+        &mut self,
+        m: &ModifyPlan,
+        (touched, input): (&TouchedIndexes, InputRows<'_>),
+        s: &mut BatchScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let (is_looked_at, keep) = (is_looked_at(m), keeps_updates(m));
         let width = m.table.columns.len();
         let mut at = 0;
         while at < s.positions.len() {
             cx.engine.pace_bulk(s.positions.len(), cx.park)?;
             let done = m.heap()?.update_many(cx.txn, &cx.snapshot, &s.rows, &s.rekeyed, at)?;
             self.changed += done as u64;
-            self.gathered.take_rows(&touched, s, at + done);
+            self.gathered.take_rows(touched, s, at + done);
             if is_looked_at || !m.is_named {
                 self.gathered.apply(m, cx)?;
             }
             for n in (at..at + done).filter(|_| keep) {
-                let (row, new) = (batch.row(s.positions[n] as usize), &s.kept[n * width..(n + 1) * width]);
+                let (row, new) = (input.row(s.positions[n])?, &s.kept[n * width..(n + 1) * width]);
                 check_stored(m, new, rt, cx)?;
-                self.queue.changed_row(m, &old_row(m, row), Some(new));
-                self.returning(m, StoredRow { rid: s.rows.rows[n].0, values: new, input: row }, rt, cx)?;
+                self.queue.changed_row(m, &old_row(m, &row), Some(new));
+                self.returning(m, StoredRow { rid: s.rows.rows[n].0, values: new, input: &row }, rt, cx)?;
             }
             at += done;
-            if let Some(i) = s.positions.get(at) {
-                self.change(m, batch.row(*i as usize).to_vec(), rt, cx)?;
+            if let Some(position) = s.positions.get(at) {
+                self.change(m, input.row(*position)?.into_owned(), rt, cx)?;
                 at += 1;
                 touched.skip_rows(s, at);
             }
@@ -291,11 +349,9 @@ impl ModifyState {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let keep = m.statement.returning.is_some() || !m.referenced_by.is_empty();
         s.positions.clear();
         s.rids.clear();
-        s.entries.resize_with(m.indexes.len(), IndexKeys::default);
-        s.entries.iter_mut().for_each(IndexKeys::clear);
+        begin_keys(&mut s.entries, m.indexes.len());
         for i in 0..batch.rows {
             let row = batch.row(i);
             let Some(rid) = rid_of(m, row) else { continue };
@@ -310,6 +366,18 @@ impl ModifyState {
             s.rids.push(rid);
             s.positions.push(i as u32);
         }
+        self.store_deletes(m, InputRows::Rows(batch), s, rt, cx)
+    }
+    /// Deletes the rows in `BatchScratch::rids`, of the rows of the input at `BatchScratch::positions`.
+    pub(super) fn store_deletes(
+        &mut self,
+        m: &ModifyPlan,
+        input: InputRows<'_>,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let keep = m.statement.returning.is_some() || !m.referenced_by.is_empty();
         let nulls = vec![Datum::Null; m.table.columns.len()];
         let mut at = 0;
         while at < s.rids.len() {
@@ -324,15 +392,15 @@ impl ModifyState {
                 }
             }
             for n in (at..at + done).filter(|_| keep) {
-                let row = batch.row(s.positions[n] as usize);
-                self.queue.changed_row(m, &old_row(m, row), None);
-                self.returning(m, StoredRow { rid: s.rids[n], values: &nulls, input: row }, rt, cx)?;
+                let row = input.row(s.positions[n])?;
+                self.queue.changed_row(m, &old_row(m, &row), None);
+                self.returning(m, StoredRow { rid: s.rids[n], values: &nulls, input: &row }, rt, cx)?;
             }
             at += done;
-            if let Some(i) = s.positions.get(at) {
-                self.change(m, batch.row(*i as usize).to_vec(), rt, cx)?;
+            if let Some(position) = s.positions.get(at) {
+                self.change(m, input.row(*position)?.into_owned(), rt, cx)?;
                 at += 1;
-                s.entries.iter_mut().for_each(|entries| entries.take(at).for_each(drop));
+                skip_keys(&mut s.entries, at);
             }
         }
         Ok(())

@@ -258,19 +258,11 @@ fn aggregate_program(groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option
 pub struct LazyValuesProgram(OnceLock<Option<ValuesProgram>>);
 
 impl LazyValuesProgram {
-    /// As [`LazyValuesProgram::of`], of the expressions that columns are assigned.
-    pub fn of_assignments(&self, assignments: &[(usize, CExpr)], width: usize) -> Option<&ValuesProgram> {
-        let make = || {
-            let mut values = ValuesBuilder::default();
-            assignments.iter().all(|(_, e)| values.add(e)).then(|| values.finish_over(width))
-        };
-        self.0.get_or_init(make).as_ref()
-    }
     /// None: the expressions want one row after the other.
-    pub fn of(&self, exprs: &[CExpr], width: usize) -> Option<&ValuesProgram> {
+    pub fn of<'e>(&self, exprs: impl IntoIterator<Item = &'e CExpr>, width: usize) -> Option<&ValuesProgram> {
         let make = || {
             let mut values = ValuesBuilder::default();
-            exprs.iter().all(|e| values.add(e)).then(|| values.finish_over(width))
+            exprs.into_iter().all(|e| values.add(e)).then(|| values.finish_over(width))
         };
         self.0.get_or_init(make).as_ref()
     }
