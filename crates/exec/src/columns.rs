@@ -6,6 +6,9 @@ use kilndb_base::Result;
 use kilndb_types::Datum;
 use kilndb_types::vector::{Rows, Vector};
 
+/// Columns are not worth while for fewer rows.
+pub(crate) const COLUMNS_ROWS_MIN: f64 = 64.0;
+
 /// Some rows, each column of them in a vector.
 #[derive(Default)]
 pub(crate) struct ColumnBatch {

@@ -5,13 +5,14 @@ use crate::helpers::HelperPool;
 use crate::stats::Usage;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::Park;
-use kilndb_base::{Oid, Result, RowId};
+use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_catalog::CatalogView;
 use kilndb_plan::Plan;
 use kilndb_spill::{SpillIo, TempSpace};
 use kilndb_storage::accesses::{self, Accesses};
 use kilndb_storage::{Engine, Snapshot, Transaction};
 use kilndb_types::functions::SessionFunction;
+use kilndb_types::vector::{Rows, Vector};
 use kilndb_types::{Datum, EvalContext};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -430,6 +431,14 @@ impl ExecContext<'_> {
 /// Receives result rows.
 pub trait RowSink {
     fn row(&mut self, values: &[Datum]) -> Result<()>;
+    /// Does it take [columns](RowSink::columns), too?
+    fn takes_columns(&self) -> bool {
+        false
+    }
+    /// Many rows, as [`RowSink::row`] would take one after the other.
+    fn columns(&mut self, _columns: &[Vector], _rows: Rows<'_>) -> Result<()> {
+        Err(Error::internal("columns are given to a sink that takes rows"))
+    }
 }
 
 /// The snapshot that a statement reads with; empty where expressions are evaluated that read nothing.

@@ -63,6 +63,7 @@ mod vector_program;
 mod window;
 pub mod write;
 
+use crate::columns::{COLUMNS_ROWS_MIN, ColumnBatch};
 pub use crate::explain::shape as plan_shape;
 use crate::explain::{Measurements, Serializer};
 pub use context::*;
@@ -237,6 +238,9 @@ impl Execution {
     ) -> Result<RunProgress> {
         let limit = max_rows.filter(|n| *n > 0).unwrap_or(u64::MAX);
         let mut handed = 0;
+        if limit == u64::MAX && sink.takes_columns() && self.begins_with_columns() {
+            handed = self.run_columns(cx, sink)?;
+        }
         while !self.finished {
             while self.position < self.batch.rows {
                 if handed >= limit {
@@ -264,6 +268,26 @@ impl Execution {
             _ => handed,
         };
         Ok(RunProgress { rows, finished: true })
+    }
+
+    /// Has nobody asked for a row yet, and are there columns of enough of them?
+    fn begins_with_columns(&self) -> bool {
+        let is_begun = self.finished || self.batch.rows > 0;
+        !is_begun && self.rt.plan.root.rows >= COLUMNS_ROWS_MIN && self.root.has_columns()
+    }
+
+    /// Hands out all rows as columns; how many.
+    fn run_columns(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink) -> Result<u64> {
+        let is_used = vec![true; self.rt.plan.root.width];
+        let mut batch = ColumnBatch::default();
+        let mut handed = 0;
+        while self.root.fill_columns((&mut batch, &is_used), &mut self.rt, cx)? {
+            let (columns, rows) = batch.parts();
+            sink.columns(columns, rows)?;
+            handed += rows.len() as u64;
+        }
+        self.finish(cx)?;
+        Ok(handed)
     }
 
     /// Data-modifying CTEs that nobody read still run.

@@ -8,7 +8,7 @@
 //!
 //! Must not know: pages.
 
-use super::columns::{ColumnBatch, ColumnInput, row_of};
+use super::columns::{COLUMNS_ROWS_MIN, ColumnBatch, ColumnInput, row_of};
 use super::context::*;
 use super::index_changes::TouchedIndexes;
 use super::modify::{ModifyState, takes_rows_together};
@@ -23,13 +23,10 @@ use kilndb_types::Datum;
 use kilndb_types::row_columns::encode_rows;
 use kilndb_types::vector::{IntegerKind, Rows, Vector, VectorValues, tid_of};
 
-/// For fewer rows it is not worth while.
-const ROWS_MIN: f64 = 64.0;
-
 /// Does the statement take its input as columns?
 pub(super) fn takes_columns(m: &ModifyPlan, input: &NodeState, cx: &ExecContext<'_>) -> bool {
     let statement = &*m.statement;
-    if statement.input.rows < ROWS_MIN || statement.returning.is_some() || !input.has_columns() {
+    if statement.input.rows < COLUMNS_ROWS_MIN || statement.returning.is_some() || !input.has_columns() {
         return false;
     }
     let functions = &m.functions;

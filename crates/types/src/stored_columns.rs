@@ -119,13 +119,22 @@ impl StoredColumns {
     }
     /// Walks over a column of rows some of which may not have it.
     fn walk_irregular(&mut self, layout: &ColumnLayout, bytes: &[u8], rows: Rows<'_>) -> Result<()> {
+        match layout.storage.width() {
+            Some(width) => self.walk_with(bytes, rows, |at| Ok(at + width as u32)),
+            None => self.walk_with(bytes, rows, |at| end_of_prefixed(bytes, at)),
+        }
+    }
+    /// The same of values that end where `end_of` says.
+    #[inline(always)]
+    fn walk_with(&mut self, bytes: &[u8], rows: Rows<'_>, end_of: impl Fn(u32) -> Result<u32>) -> Result<()> {
         let column = self.next;
         let starts = &mut self.starts[column];
         starts.clear();
         starts.resize(self.positions.len(), NO_VALUE);
         self.is_kept[column] = true;
+        let (irregular, positions) = (&self.irregular[..], &mut self.positions[..]);
         rows.try_each(|row| {
-            let (nulls, count) = self.irregular[row];
+            let (nulls, count) = irregular[row];
             if column >= count as usize {
                 starts[row] = MISSING;
                 return Ok(());
@@ -136,9 +145,9 @@ impl StoredColumns {
                     return Ok(());
                 }
             }
-            let at = self.positions[row];
+            let at = positions[row];
             starts[row] = at;
-            self.positions[row] = end_of_value(layout.storage, bytes, at)?;
+            positions[row] = end_of(at)?;
             Ok(())
         })
     }
@@ -298,6 +307,8 @@ fn read_words(
         P::Bytea => read_bytes(BytesKind::Bytea, 0, starts, stored, (rows, out)),
         P::Jsonb => read_bytes(BytesKind::Jsonb, 0, starts, stored, (rows, out)),
         P::Numeric => read_decimals(starts, stored, rows, out),
+        P::Float8 => read_doubles(starts, stored, rows, out),
+        P::Bool => read_bools(starts, stored, rows, out),
         _ => Ok(false),
     }
 }
@@ -341,6 +352,26 @@ fn read_integers(
     }
     each_value(starts, rows, nulls, |row, start| {
         values[row] = word(bytes_from(stored, row, start)?)?;
+        Ok(())
+    })
+}
+
+fn read_doubles(starts: &[u32], stored: StoredRows<'_>, rows: Rows<'_>, out: &mut Vector) -> Result<bool> {
+    let Some((values, nulls)) = out.take_doubles() else { return Ok(false) };
+    each_value(starts, rows, nulls, |row, start| {
+        values[row] = f64::from_le_bytes(first(bytes_from(stored, row, start)?)?);
+        Ok(())
+    })
+}
+
+fn read_bools(starts: &[u32], stored: StoredRows<'_>, rows: Rows<'_>, out: &mut Vector) -> Result<bool> {
+    let Some((values, nulls)) = out.take_bools() else { return Ok(false) };
+    each_value(starts, rows, nulls, |row, start| {
+        values[row] = match first(bytes_from(stored, row, start)?)? {
+            [0] => false,
+            [1] => true,
+            _ => return Err(corrupted()),
+        };
         Ok(())
     })
 }

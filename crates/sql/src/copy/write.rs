@@ -15,7 +15,9 @@ use kilndb_catalog::{Column, Table};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, Statement, nodes};
+use kilndb_types::io::ShownColumn;
 use kilndb_types::oids::BPCHAR;
+use kilndb_types::vector::{Rows, Vector};
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
 
@@ -125,21 +127,73 @@ fn is_number(value: &Datum) -> bool {
     )
 }
 
+/// A value of a row that is being written.
+#[derive(Clone, Copy)]
+enum WrittenValue<'a> {
+    Single(&'a Datum),
+    /// In a column, by its row.
+    Shown(&'a ShownColumn<'a>, usize),
+}
+
+impl<'a> WrittenValue<'a> {
+    #[inline]
+    fn is_null(self) -> bool {
+        match self {
+            WrittenValue::Single(value) => value.is_null(),
+            WrittenValue::Shown(column, row) => column.is_null(row),
+        }
+    }
+    /// The text, if the value is one that is shown as it is kept.
+    #[inline]
+    fn text(self, column: &CopiedColumn) -> Option<&'a [u8]> {
+        match self {
+            WrittenValue::Single(Datum::Text(text)) if column.is_text => Some(text.as_bytes()),
+            WrittenValue::Single(_) => None,
+            WrittenValue::Shown(column, row) => column.text(row),
+        }
+    }
+    /// False: it is no [number](is_number), and nothing was appended.
+    #[inline]
+    fn append_number(self, column: &CopiedColumn, out: &mut Vec<u8>, eval: &EvalContext<'_>) -> Result<bool> {
+        match self {
+            WrittenValue::Single(value) if is_number(value) => {
+                io::output_typmod(column.type_oid, column.typmod, value, out, eval).map(|()| true)
+            }
+            WrittenValue::Single(_) => Ok(false),
+            WrittenValue::Shown(column, row) => column.append_number(row, out, eval),
+        }
+    }
+    fn append_text(self, column: &CopiedColumn, out: &mut Vec<u8>, eval: &EvalContext<'_>) -> Result<()> {
+        match self {
+            WrittenValue::Single(value) => io::output_typmod(column.type_oid, column.typmod, value, out, eval),
+            WrittenValue::Shown(column, row) => column.append_text(row, out, eval),
+        }
+    }
+    /// Appends a value of the binary format behind its length.
+    #[inline]
+    fn append_sized(self, column: &CopiedColumn, out: &mut Vec<u8>, eval: &EvalContext<'_>) -> Result<()> {
+        match self {
+            WrittenValue::Single(value) => io::send_sized(column.type_oid, column.typmod, value, out, eval),
+            WrittenValue::Shown(column, row) => column.append_sized(row, out, eval),
+        }
+    }
+}
+
 impl CopySink<'_> {
-    fn field_text(&mut self, column: &CopiedColumn, value: &Datum) -> Result<()> {
-        let (type_oid, typmod) = (column.type_oid, column.typmod);
+    fn field_text(&mut self, column: &CopiedColumn, value: WrittenValue<'_>) -> Result<()> {
         if value.is_null() {
             self.line.extend_from_slice(self.options.null.as_bytes());
             return Ok(());
         }
-        if self.are_numbers_plain && !column.csv.is_always_quoted && is_number(value) {
-            return io::output_typmod(type_oid, typmod, value, &mut self.line, &self.eval);
+        let is_plain = self.are_numbers_plain && !column.csv.is_always_quoted;
+        if is_plain && value.append_number(column, &mut self.line, &self.eval)? {
+            return Ok(());
         }
-        let text = match value {
-            Datum::Text(text) if column.is_text => text.as_bytes(),
-            _ => {
+        let text = match value.text(column) {
+            Some(text) => text,
+            None => {
                 self.value.clear();
-                io::output_typmod(type_oid, typmod, value, &mut self.value, &self.eval)?;
+                value.append_text(column, &mut self.value, &self.eval)?;
                 &self.value
             }
         };
@@ -149,31 +203,15 @@ impl CopySink<'_> {
         }
     }
 
-    /// Appends a value behind its length.
-    fn field_binary(&mut self, column: &CopiedColumn, value: &Datum) -> Result<()> {
-        if value.is_null() {
-            self.line.extend_from_slice(&(-1i32).to_be_bytes());
-            return Ok(());
-        }
-        let start = self.line.len() + 4;
-        self.line.extend_from_slice(&[0; 4]);
-        io::send_typmod(column.type_oid, column.typmod, value, &mut self.line, &self.eval)?;
-        let length = (self.line.len() - start) as i32;
-        self.line[start - 4..start].copy_from_slice(&length.to_be_bytes());
-        Ok(())
-    }
-}
-
-impl RowSink for CopySink<'_> {
-    fn row(&mut self, values: &[Datum]) -> Result<()> {
+    fn write_row<'v>(&mut self, values: impl ExactSizeIterator<Item = WrittenValue<'v>>) -> Result<()> {
         let columns = self.columns;
         if self.options.format == Format::Binary {
             self.line.extend_from_slice(&(values.len() as i16).to_be_bytes());
-            for (value, column) in values.iter().zip(columns) {
-                self.field_binary(column, value)?;
+            for (value, column) in values.zip(columns) {
+                value.append_sized(column, &mut self.line, &self.eval)?;
             }
         } else {
-            for (i, (value, column)) in values.iter().zip(columns).enumerate() {
+            for (i, (value, column)) in values.zip(columns).enumerate() {
                 if i > 0 {
                     self.line.push(self.options.delimiter);
                 }
@@ -188,6 +226,21 @@ impl RowSink for CopySink<'_> {
         self.output.write(&self.line)?;
         self.line.clear();
         Ok(())
+    }
+}
+
+impl RowSink for CopySink<'_> {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        self.write_row(values.iter().map(WrittenValue::Single))
+    }
+    fn takes_columns(&self) -> bool {
+        true
+    }
+    fn columns(&mut self, vectors: &[Vector], rows: Rows<'_>) -> Result<()> {
+        let columns = self.columns.iter().zip(vectors);
+        let shown: Vec<ShownColumn<'_>> =
+            columns.map(|(column, vector)| ShownColumn::new(vector, column.type_oid, column.typmod)).collect();
+        rows.try_each(|row| self.write_row(shown.iter().map(|column| WrittenValue::Shown(column, row))))
     }
 }
 

@@ -13,6 +13,8 @@ use kilndb_plan::Plan;
 use kilndb_plan::measured::MeasuredCost;
 use kilndb_plan::node::OutputColumn;
 use kilndb_storage::Snapshot;
+use kilndb_types::io::ShownColumn;
+use kilndb_types::vector::{Rows, Vector};
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
 
@@ -71,6 +73,25 @@ impl RowSink for ClientSink<'_> {
                 Format::Binary => io::send_typmod(column.type_oid, column.typmod, value, out, eval)?,
             }
             Ok(true)
+        })
+    }
+    fn takes_columns(&self) -> bool {
+        true
+    }
+    fn columns(&mut self, vectors: &[Vector], rows: Rows<'_>) -> Result<()> {
+        let (columns, formats, eval) = (self.columns, self.formats, &self.eval);
+        let shown: Vec<ShownColumn<'_>> =
+            columns.iter().zip(vectors).map(|(c, vector)| ShownColumn::new(vector, c.type_oid, c.typmod)).collect();
+        rows.try_each(|row| {
+            self.client.data_row(shown.len(), &mut |i, out| {
+                let (column, format) = (&shown[i], known_format(formats, i)?);
+                match format {
+                    _ if column.is_null(row) => return Ok(false),
+                    Format::Text => column.append_text(row, out, eval)?,
+                    Format::Binary => column.append_binary(row, out, eval)?,
+                }
+                Ok(true)
+            })
         })
     }
 }

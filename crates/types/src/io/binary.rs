@@ -219,27 +219,28 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
                 out.extend_from_slice(&low.to_be_bytes());
             }
             for e in work::steps(&a.elements, 20) {
-                send_prefixed(a.element_type, e?, out, ctx)?;
+                send_sized(a.element_type, -1, e?, out, ctx)?;
             }
         }
         Datum::Record(r) => {
             out.extend_from_slice(&(r.fields.len() as i32).to_be_bytes());
             for (oid, f) in &r.fields {
                 out.extend_from_slice(&oid.to_be_bytes());
-                send_prefixed(*oid, f, out, ctx)?;
+                send_sized(*oid, -1, f, out, ctx)?;
             }
         }
     }
     Ok(())
 }
-fn send_prefixed(oid: Oid, v: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+/// Appends the binary form behind its length of 32 bits, -1 alone for NULL.
+pub fn send_sized(type_oid: Oid, typmod: i32, v: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     if v.is_null() {
         out.extend_from_slice(&(-1i32).to_be_bytes());
         return Ok(());
     }
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
-    send(oid, v, out, ctx)?;
+    send_typmod(type_oid, typmod, v, out, ctx)?;
     let len = (out.len() - at - 4) as u32;
     out[at..at + 4].copy_from_slice(&len.to_be_bytes());
     Ok(())

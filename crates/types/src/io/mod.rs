@@ -7,13 +7,15 @@
 pub(crate) mod array;
 pub(crate) mod binary;
 pub(crate) mod bytea;
+mod columns;
 pub(crate) mod digits;
 pub(crate) mod float;
 pub(crate) mod int;
 mod quick;
 mod range;
 
-pub use binary::{receive, send, send_typmod};
+pub use binary::{receive, send, send_sized, send_typmod};
+pub use columns::ShownColumn;
 pub use quick::{input_into, receive_into};
 
 use crate::datum::not_decoded;

@@ -256,6 +256,24 @@ impl Vector {
             self.values = VectorValues::Integers(kind, words);
         }
     }
+    /// Takes the form of doubles; None: there are values of another form.
+    pub(crate) fn take_doubles(&mut self) -> Option<(&mut [f64], &mut NullMask)> {
+        if self.form().is_none() && !matches!(self.values, VectorValues::Doubles(_)) {
+            self.values = VectorValues::Doubles(vec![0.0; self.positions]);
+        }
+        let VectorValues::Doubles(values) = &mut self.values else { return None };
+        self.is_fresh = false;
+        Some((values, &mut self.nulls))
+    }
+    /// Takes the form of booleans; None: there are values of another form.
+    pub(crate) fn take_bools(&mut self) -> Option<(&mut [bool], &mut NullMask)> {
+        if self.form().is_none() && !matches!(self.values, VectorValues::Bools(_)) {
+            self.values = VectorValues::Bools(vec![false; self.positions]);
+        }
+        let VectorValues::Bools(values) = &mut self.values else { return None };
+        self.is_fresh = false;
+        Some((values, &mut self.nulls))
+    }
     /// Takes the form of bytes of a kind, unless there are values of another form.
     pub(crate) fn take_bytes(&mut self, kind: BytesKind) {
         if !self.is_fresh && !matches!(self.values, VectorValues::Nothing) {
