@@ -8,7 +8,9 @@
 //! 3. A dirty page goes to disk through the double-write area, after the log up to its LSN.
 //! 4. A page being written is not evicted and not written by anybody else. Whoever is writing pages waits for the disk and
 //!    the log alone, for no latch and no mutex of others: those may be waiting for the pages.
-//! 5. Memory: at most `capacity` pages are resident (plus a small slack while threads race). A page that is discarded
+//! 5. A page may be read from its file without a latch, to be looked at once: what was read is the page if its state word
+//!    was that of an evicted page before, and is the same after.
+//! 6. Memory: at most `capacity` pages are resident (plus a small slack while threads race). A page that is discarded
 //!    gives its frame back at once: what has gone pushes nothing out.
 //!
 //! Must not know: what pages contain beyond the header.
@@ -41,6 +43,9 @@ const WRITING: u64 = 8;
 const VERSION_ONE: u64 = 1 << 8;
 /// Frames beyond the capacity, for threads that race, and for a while in which dirty pages cannot be written.
 const SLACK: usize = 256;
+/// Of so many pages that a long pass finds missing, one takes the place of another (bimodal insertion, Qureshi et al.,
+/// ISCA 2007).
+const PASSED_OF_KEPT: u32 = 16;
 
 /// Whether a page that was read is the one that belongs there.
 pub(crate) enum PageVerdict {
@@ -68,6 +73,8 @@ pub(crate) struct Pool {
     free_frames: Mutex<Vec<u32>>,
     capacity: usize,
     resident: AtomicUsize,
+    /// How many pages might have passed the pool.
+    passed: AtomicU32,
     hand: AtomicUsize,
     dense: dense::HugePageRanges,
     file: Arc<dyn File>,
@@ -140,6 +147,7 @@ impl Pool {
             free_frames: Mutex::new((0..frame_count as u32).rev().collect()),
             capacity,
             resident: AtomicUsize::new(0),
+            passed: AtomicU32::new(0),
             hand: AtomicUsize::new(0),
             dense: dense::HugePageRanges::new(memory_bytes, huge_pages)?,
             file,
@@ -214,6 +222,33 @@ impl Pool {
                 _ => backoff(&mut spins),
             }
         }
+    }
+
+    /// As [`Pool::read`], for whoever reads far more pages than he can expect to find here when he comes again. While the
+    /// pool is full, most pages that are not in memory are read past it, so that they push nothing out
+    /// (docs/decisions/0067).
+    pub(crate) fn read_passing<R>(&self, pid: u32, mut f: impl FnMut(PageView) -> R) -> Result<R> {
+        let before = self.state(pid).load(Acquire);
+        if before & STATE == EVICTED && self.is_passed() {
+            let mut page: Box<PageBytes> = Box::new([0; PAGE]);
+            self.stats.count(self.object, IoEvent::Read, 1, PAGE as u64);
+            self.count(AccessKind::Read, 1);
+            let outcome = self.read_page(pid, &mut page);
+            // Whoever takes a page into memory changes its word, and its file is written only while it is there.
+            if self.state(pid).load(Acquire) == before {
+                outcome?;
+                self.count(AccessKind::Page, 1);
+                return Ok(f(PageView::of(&page)));
+            }
+        }
+        self.read(pid, f)
+    }
+    /// Does the next page that is not in memory pass by? One of [`PASSED_OF_KEPT`] is kept, so that pages that are read
+    /// again and again come to stay.
+    fn is_passed(&self) -> bool {
+        // The background writer lets go of pages before all frames are taken.
+        let is_full = self.resident.load(Relaxed) + self.capacity / 8 >= self.capacity;
+        is_full && !self.lenient.load(Relaxed) && !self.passed.fetch_add(1, Relaxed).is_multiple_of(PASSED_OF_KEPT)
     }
 
     /// The version of a page that is in memory and not latched.

@@ -20,6 +20,10 @@ use kilndb_base::park::Park;
 use kilndb_base::{Result, RowId};
 use std::sync::Arc;
 
+/// A pass over a heap of more than this part of the pool does not bring all of it into memory. PostgreSQL reads such tables
+/// through a ring of buffers.
+const POOL_OF_PASSED: usize = 4;
+
 /// Tells of which words of rows the undo is gone: all see those rows as they are. What is gone stays gone.
 pub(super) struct SettledWords<'a> {
     undo: &'a Undo,
@@ -243,6 +247,15 @@ impl Relation {
         let id = self.id;
         self.core.pool.read(self.pid(block)?, |v| v.is(crate::page::KIND_HEAP, id, block).then(|| f(v)))
     }
+    /// As [`Relation::items`], in a pass over all blocks.
+    fn items_passing<R>(&self, block: u32, mut f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
+        let (pool, pages) = (&self.core.pool, self.pages());
+        if block >= pages || pages as usize <= pool.capacity() / POOL_OF_PASSED {
+            return self.items(block, f);
+        }
+        let id = self.id;
+        pool.read_passing(self.pid(block)?, |v| v.is(crate::page::KIND_HEAP, id, block).then(|| f(v)))
+    }
     /// Visible rows of one block (as of its current contents). Scan: for block in 0..pages().
     pub fn scan_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
         batch.clear();
@@ -264,7 +277,7 @@ impl Relation {
         let mut roomy = false;
         let (rows_before, bytes_before) = (batch.rows.len(), batch.bytes.len());
         let seen = self.page_version(block);
-        self.items(block, |v| {
+        self.items_passing(block, |v| {
             batch.rows.truncate(rows_before);
             batch.bytes.truncate(bytes_before);
             later.clear();
@@ -396,7 +409,7 @@ impl Relation {
         }
         let mut settled = SettledWords::of(&self.core.undo);
         let seen = self.page_version(block);
-        let rows = self.items(block, |v| {
+        let rows = self.items_passing(block, |v| {
             later.clear();
             let mut rows = 0;
             for slot in 1..=v.u16(at::COUNT) {
