@@ -270,10 +270,14 @@ impl Execution {
         Ok(RunProgress { rows, finished: true })
     }
 
-    /// Has nobody asked for a row yet, and are there columns of enough of them?
+    /// Has nobody asked for a row yet, and are there columns of enough of them? The columns of a join have a copy of a wide
+    /// value for each pair, which its rows share.
     fn begins_with_columns(&self) -> bool {
         let is_begun = self.finished || self.batch.rows > 0;
-        !is_begun && self.rt.plan.root.rows >= COLUMNS_ROWS_MIN && self.root.has_columns()
+        !is_begun
+            && !matches!(self.root, NodeState::HashJoin(_))
+            && self.rt.plan.root.rows >= COLUMNS_ROWS_MIN
+            && self.root.has_columns()
     }
 
     /// Hands out all rows as columns; how many.

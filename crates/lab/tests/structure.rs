@@ -376,6 +376,7 @@ const STORAGE_CIRCLE: &[&str] = &["core", "directory", "ssi", "ssi::locks", "ssi
 /// What is compiled for tests alone, and the list of modules.
 const NO_STORAGE_MODULES: &[&str] = &[
     "lib",
+    "heap::passing_tests",
     "heap::settled_tests",
     "stops",
     "stops::tests",

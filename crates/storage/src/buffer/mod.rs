@@ -8,8 +8,8 @@
 //! 3. A dirty page goes to disk through the double-write area, after the log up to its LSN.
 //! 4. A page being written is not evicted and not written by anybody else. Whoever is writing pages waits for the disk and
 //!    the log alone, for no latch and no mutex of others: those may be waiting for the pages.
-//! 5. A page may be read from its file without a latch, to be looked at once: what was read is the page if its state word
-//!    was that of an evicted page before, and is the same after.
+//! 5. A page may be read from its file without a latch, to be looked at once: what was seen is the page if its state word
+//!    was that of an evicted page before, and is the same after the look.
 //! 6. Memory: at most `capacity` pages are resident (plus a small slack while threads race). A page that is discarded
 //!    gives its frame back at once: what has gone pushes nothing out.
 //!
@@ -234,11 +234,15 @@ impl Pool {
             self.stats.count(self.object, IoEvent::Read, 1, PAGE as u64);
             self.count(AccessKind::Read, 1);
             let outcome = self.read_page(pid, &mut page);
-            // Whoever takes a page into memory changes its word, and its file is written only while it is there.
-            if self.state(pid).load(Acquire) == before {
+            let result = outcome.is_ok().then(|| f(PageView::of(&page)));
+            // Whoever takes a page into memory changes its word, and its file is written only while it is there. The word is
+            // looked at after `f`, which may ask what holds only for as long as the page is as it was: a row's undo is dropped
+            // once the page names it no more.
+            fence(Acquire);
+            if self.state(pid).load(Relaxed) == before {
                 outcome?;
                 self.count(AccessKind::Page, 1);
-                return Ok(f(PageView::of(&page)));
+                return result.ok_or_else(|| Error::internal("a page that was read was not looked at"));
             }
         }
         self.read(pid, f)
