@@ -247,6 +247,10 @@ impl Pool {
         }
         self.read(pid, f)
     }
+    /// Could so many pages be in memory together? The background writer keeps a part of the frames free.
+    pub(crate) fn has_room_for(&self, pages: u32) -> bool {
+        pages as usize <= self.capacity - self.capacity / 8
+    }
     /// Does the next page that is not in memory pass by? One of [`PASSED_OF_KEPT`] is kept, so that pages that are read
     /// again and again come to stay.
     fn is_passed(&self) -> bool {

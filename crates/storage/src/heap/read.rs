@@ -20,10 +20,6 @@ use kilndb_base::park::Park;
 use kilndb_base::{Result, RowId};
 use std::sync::Arc;
 
-/// A pass over a heap of more than this part of the pool does not bring all of it into memory. PostgreSQL reads such tables
-/// through a ring of buffers.
-const POOL_OF_PASSED: usize = 4;
-
 /// Tells of which words of rows the undo is gone: all see those rows as they are. What is gone stays gone.
 pub(super) struct SettledWords<'a> {
     undo: &'a Undo,
@@ -250,7 +246,7 @@ impl Relation {
     /// As [`Relation::items`], in a pass over all blocks.
     fn items_passing<R>(&self, block: u32, mut f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
         let (pool, pages) = (&self.core.pool, self.pages());
-        if block >= pages || pages as usize <= pool.capacity() / POOL_OF_PASSED {
+        if block >= pages || pool.has_room_for(pages) {
             return self.items(block, f);
         }
         let id = self.id;
