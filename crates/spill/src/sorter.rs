@@ -322,8 +322,8 @@ impl SortMerge {
                 *next += 1;
             }
             let prefix = self.note(source, memory, io)?;
-            if let Some(heap) = &mut self.order {
-                heap.replace_first(prefix, |a, b| comes_first(&self.sources, memory, a, b));
+            if let Some(order) = &mut self.order {
+                order.replace_first(prefix, |a, b| comes_first(&self.sources, memory, a, b));
             }
         } else if self.order.is_none() {
             let prefixes = (0..self.sources.len() as u32).map(|source| self.note(source, memory, io));

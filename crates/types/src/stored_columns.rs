@@ -13,7 +13,7 @@
 
 use crate::cast::padding_of;
 use crate::row::{ColumnFetch, ColumnLayout, NO_VALUE, PhysicalType, RowDescriptor, corrupted, decode_wanted_at};
-use crate::vector::{BytesKind, IntegerKind, Rows, Vector, VectorValues};
+use crate::vector::{BytesKind, IntegerKind, NullMask, Rows, Vector, VectorValues};
 use crate::{Datum, row};
 use kilndb_base::bytes::ByteReader;
 use kilndb_base::{Error, Result, RowId, shared};
@@ -318,7 +318,7 @@ fn read_words(
 fn each_value(
     starts: &[u32],
     rows: Rows<'_>,
-    nulls: &mut crate::vector::NullMask,
+    nulls: &mut NullMask,
     mut f: impl FnMut(usize, u32) -> Result<()>,
 ) -> Result<bool> {
     let mut is_missing = false;
@@ -350,29 +350,35 @@ fn read_integers(
     if *own != kind {
         return Ok(false);
     }
+    read_fixed((values, nulls), starts, stored, rows, word)
+}
+
+/// Reads values that all have the same width.
+#[inline(always)]
+fn read_fixed<T>(
+    (values, nulls): (&mut [T], &mut NullMask),
+    starts: &[u32],
+    stored: StoredRows<'_>,
+    rows: Rows<'_>,
+    value: impl Fn(&[u8]) -> Result<T>,
+) -> Result<bool> {
     each_value(starts, rows, nulls, |row, start| {
-        values[row] = word(bytes_from(stored, row, start)?)?;
+        values[row] = value(bytes_from(stored, row, start)?)?;
         Ok(())
     })
 }
 
 fn read_doubles(starts: &[u32], stored: StoredRows<'_>, rows: Rows<'_>, out: &mut Vector) -> Result<bool> {
-    let Some((values, nulls)) = out.take_doubles() else { return Ok(false) };
-    each_value(starts, rows, nulls, |row, start| {
-        values[row] = f64::from_le_bytes(first(bytes_from(stored, row, start)?)?);
-        Ok(())
-    })
+    let Some(doubles) = out.take_doubles() else { return Ok(false) };
+    read_fixed(doubles, starts, stored, rows, |bytes| Ok(f64::from_le_bytes(first(bytes)?)))
 }
 
 fn read_bools(starts: &[u32], stored: StoredRows<'_>, rows: Rows<'_>, out: &mut Vector) -> Result<bool> {
-    let Some((values, nulls)) = out.take_bools() else { return Ok(false) };
-    each_value(starts, rows, nulls, |row, start| {
-        values[row] = match first(bytes_from(stored, row, start)?)? {
-            [0] => false,
-            [1] => true,
-            _ => return Err(corrupted()),
-        };
-        Ok(())
+    let Some(bools) = out.take_bools() else { return Ok(false) };
+    read_fixed(bools, starts, stored, rows, |bytes| match first(bytes)? {
+        [0] => Ok(false),
+        [1] => Ok(true),
+        _ => Err(corrupted()),
     })
 }
 

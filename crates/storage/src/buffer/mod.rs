@@ -45,7 +45,7 @@ const VERSION_ONE: u64 = 1 << 8;
 const SLACK: usize = 256;
 /// Of so many pages that a long pass finds missing, one takes the place of another (bimodal insertion, Qureshi et al.,
 /// ISCA 2007).
-const PASSED_OF_KEPT: u32 = 16;
+const PASSED_PER_KEPT: u32 = 16;
 
 /// Whether a page that was read is the one that belongs there.
 pub(crate) enum PageVerdict {
@@ -231,32 +231,31 @@ impl Pool {
         let before = self.state(pid).load(Acquire);
         if before & STATE == EVICTED && self.is_passed() {
             let mut page: Box<PageBytes> = Box::new([0; PAGE]);
-            self.stats.count(self.object, IoEvent::Read, 1, PAGE as u64);
-            self.count(AccessKind::Read, 1);
-            let outcome = self.read_page(pid, &mut page);
-            let result = outcome.is_ok().then(|| f(PageView::of(&page)));
+            let outcome = self.read_page(pid, &mut page).map(|()| f(PageView::of(&page)));
             // Whoever takes a page into memory changes its word, and its file is written only while it is there. The word is
             // looked at after `f`, which may ask what holds only for as long as the page is as it was: a row's undo is dropped
             // once the page names it no more.
             fence(Acquire);
             if self.state(pid).load(Relaxed) == before {
-                outcome?;
                 self.count(AccessKind::Page, 1);
-                return result.ok_or_else(|| Error::internal("a page that was read was not looked at"));
+                return outcome;
             }
         }
         self.read(pid, f)
     }
-    /// Could so many pages be in memory together? The background writer keeps a part of the frames free.
-    pub(crate) fn has_room_for(&self, pages: u32) -> bool {
-        pages as usize <= self.capacity - self.capacity / 8
+    /// With so many pages the pool counts as full: the background writer lets go of pages before all frames are taken.
+    fn full_from(&self) -> usize {
+        self.capacity - self.capacity / 8
     }
-    /// Does the next page that is not in memory pass by? One of [`PASSED_OF_KEPT`] is kept, so that pages that are read
+    /// Could so many pages be in memory together?
+    pub(crate) fn has_room_for(&self, pages: u32) -> bool {
+        pages as usize <= self.full_from()
+    }
+    /// Does the next page that is not in memory pass by? One of [`PASSED_PER_KEPT`] is kept, so that pages that are read
     /// again and again come to stay.
     fn is_passed(&self) -> bool {
-        // The background writer lets go of pages before all frames are taken.
-        let is_full = self.resident.load(Relaxed) + self.capacity / 8 >= self.capacity;
-        is_full && !self.lenient.load(Relaxed) && !self.passed.fetch_add(1, Relaxed).is_multiple_of(PASSED_OF_KEPT)
+        let is_full = self.resident.load(Relaxed) >= self.full_from();
+        is_full && !self.lenient.load(Relaxed) && !self.passed.fetch_add(1, Relaxed).is_multiple_of(PASSED_PER_KEPT)
     }
 
     /// The version of a page that is in memory and not latched.
@@ -375,8 +374,6 @@ impl Pool {
         }
         // SAFETY: latched by us and not resident: nobody else writes; optimistic readers will not validate.
         let bytes: &mut PageBytes = unsafe { &mut *self.address(pid).cast() };
-        self.stats.count(self.object, IoEvent::Read, 1, PAGE as u64);
-        self.count(AccessKind::Read, 1);
         let outcome = self.read_page(pid, bytes);
         match outcome {
             Ok(()) => {
@@ -394,6 +391,8 @@ impl Pool {
     }
     /// Reads a page from the disk and checks that it is the one that belongs there; the error names the place.
     fn read_page(&self, pid: u32, bytes: &mut PageBytes) -> Result<()> {
+        self.stats.count(self.object, IoEvent::Read, 1, PAGE as u64);
+        self.count(AccessKind::Read, 1);
         let offset = u64::from(pid) * PAGE as u64;
         let name = if self.double_write.is_some() { "pages" } else { "temporary pages" };
         let got = self.file.read_at(bytes, offset).map_err(|e| failed("read", name, e))?;

@@ -238,9 +238,14 @@ pub fn send_sized(type_oid: Oid, typmod: i32, v: &Datum, out: &mut Vec<u8>, ctx:
         out.extend_from_slice(&(-1i32).to_be_bytes());
         return Ok(());
     }
+    put_sized(out, |out| send_typmod(type_oid, typmod, v, out, ctx))
+}
+/// Lets `write` append bytes behind their length of 32 bits.
+#[inline]
+pub(super) fn put_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
-    send_typmod(type_oid, typmod, v, out, ctx)?;
+    write(out)?;
     let len = (out.len() - at - 4) as u32;
     out[at..at + 4].copy_from_slice(&len.to_be_bytes());
     Ok(())

@@ -5,6 +5,7 @@
 //! 1. The bytes are those that the functions for single values make.
 //! 2. What has no form of its own here is left to them.
 
+use super::binary::put_sized;
 use super::{int, output_typmod, send_typmod};
 use crate::numeric::{Numeric, ShortNumeric};
 use crate::oids::BPCHAR;
@@ -130,13 +131,7 @@ impl<'a> ShownColumn<'a> {
             }
             ShownForm::Integers(words, 8) | ShownForm::Timestamps(words) => put_eight(words[row] as u64, out),
             ShownForm::Doubles(values) => put_eight(values[row].to_bits(), out),
-            _ => {
-                let start = out.len() + 4;
-                out.extend_from_slice(&[0; 4]);
-                self.append_binary(row, out, ctx)?;
-                let length = (out.len() - start) as u32;
-                out[start - 4..start].copy_from_slice(&length.to_be_bytes());
-            }
+            _ => put_sized(out, |out| self.append_binary(row, out, ctx))?,
         }
         Ok(())
     }

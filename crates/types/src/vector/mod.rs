@@ -214,11 +214,7 @@ impl Vector {
     /// As [`Vector::start`], for values of this form.
     pub fn start_bools(&mut self, positions: usize) -> &mut [bool] {
         self.start(positions);
-        self.is_fresh = false;
-        if !matches!(self.values, VectorValues::Bools(_)) {
-            self.values = VectorValues::Bools(vec![false; positions]);
-        }
-        let VectorValues::Bools(values) = &mut self.values else { unreachable!("the form was just made") };
+        let Some((values, _)) = self.take_bools() else { unreachable!("no value has another form") };
         values
     }
     pub fn start_integers(&mut self, kind: IntegerKind, positions: usize) -> &mut [i64] {
@@ -236,11 +232,7 @@ impl Vector {
     }
     pub fn start_doubles(&mut self, positions: usize) -> &mut [f64] {
         self.start(positions);
-        self.is_fresh = false;
-        if !matches!(self.values, VectorValues::Doubles(_)) {
-            self.values = VectorValues::Doubles(vec![0.0; positions]);
-        }
-        let VectorValues::Doubles(values) = &mut self.values else { unreachable!("the form was just made") };
+        let Some((values, _)) = self.take_doubles() else { unreachable!("no value has another form") };
         values
     }
     pub fn start_bytes(&mut self, kind: BytesKind, positions: usize) -> &mut ByteColumn {
