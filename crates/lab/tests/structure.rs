@@ -355,7 +355,19 @@ const STORAGE_LAYERS: &[(&str, &[&str])] = &[
         "plain things",
         &["crc", "changed_rows", "entry_changes", "page", "reserve", "sync_switch", "space", "method::registry"],
     ),
-    ("formats", &["undo::many", "undo::record", "heap::page", "btree::node", "wal::frame", "wal::tag", "wal::record"]),
+    (
+        "formats",
+        &[
+            "undo::entries",
+            "undo::many",
+            "undo::record",
+            "heap::page",
+            "btree::node",
+            "wal::frame",
+            "wal::tag",
+            "wal::record",
+        ],
+    ),
     ("words of the interface, settings, counters", &["api", "tuning", "stats", "accesses", "trace"]),
     ("the log", &["wal"]),
     ("pages in memory", &["buffer", "image"]),
@@ -384,6 +396,7 @@ const NO_STORAGE_MODULES: &[&str] = &[
     "recovery::tests",
     "undo::tests",
     "btree::merge::tests",
+    "btree::settle_many::tests",
     "wal::fuzz",
     "wal::tests",
 ];

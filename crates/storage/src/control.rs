@@ -25,7 +25,7 @@ use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Clusters from this version on are read too; they become [`VERSION`] with their first checkpoint.
 const OLDEST_VERSION: u32 = 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"KilnCtl1");

@@ -21,6 +21,7 @@ pub mod node;
 pub(crate) mod retire;
 pub mod scan;
 pub mod search;
+mod settle_many;
 pub(crate) mod shrink;
 pub(crate) mod shrink_queue;
 pub mod split;

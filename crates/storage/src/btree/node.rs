@@ -9,7 +9,9 @@
 //!
 //! Must not know: latches, the log, heaps.
 
+use crate::entry_changes::EntryChange;
 use crate::page::*;
+use crate::undo::entries::{KEY_MAX, LeafChanges};
 use kilndb_base::bytes::first_word as head;
 use kilndb_base::{Error, Result};
 use std::cmp::Ordering;
@@ -27,7 +29,7 @@ const STAMPED: usize = 1 << 15;
 pub(crate) const RETIRED: u64 = 1 << 56;
 
 const _: () = assert!(RIGHT == HEADER && LOW == HEADER + 8 && HIGH == LOW + 2 && SLOTS == HIGH + 2);
-const _: () = assert!(4 * (MAX_KEY + 20 + 2) + SLOTS <= PAGE);
+const _: () = assert!(4 * (MAX_KEY + 20 + 2) + SLOTS <= PAGE && MAX_KEY <= KEY_MAX);
 
 /// An entry as it lies in a page.
 #[derive(Clone, Copy)]
@@ -364,6 +366,24 @@ pub fn remove(p: &mut PageBytes, idx: usize) -> Result<()> {
 pub fn replace(p: &mut PageBytes, idx: usize, bytes: &[u8]) -> Result<()> {
     remove(p, idx)?;
     insert(p, idx, bytes)
+}
+/// Inserts and retires entries of a leaf; the retired ones get this stamp.
+pub(crate) fn change_many(p: &mut PageBytes, stamp: u64, changes: LeafChanges<'_>) -> Result<()> {
+    let mut bytes = Vec::new();
+    for change in changes.iter() {
+        bytes.clear();
+        match change.what {
+            EntryChange::Insert => {
+                build_into(&mut bytes, change.key, change.rid, None, 0);
+                insert(p, change.idx, &bytes)?;
+            }
+            EntryChange::Retire => {
+                build_into(&mut bytes, change.key, change.rid, None, stamp);
+                replace(p, change.idx, &bytes)?;
+            }
+        }
+    }
+    Ok(())
 }
 /// Appends bytes to the entry's key.
 pub fn extend(p: &mut PageBytes, idx: usize, tail: &[u8]) -> Result<()> {

@@ -12,7 +12,7 @@ use kilndb_base::{Result, RowId};
 use std::cell::OnceCell;
 
 /// The most bytes by which an entry grows when it gets a stamp.
-const STAMP_ROOM: usize = 10;
+pub(super) const STAMP_ROOM: usize = 10;
 
 /// An entry that is there, on a leaf that is latched.
 pub(super) struct FoundEntry<'k> {

@@ -96,12 +96,7 @@ impl Core {
                 let Ok(Some(record)) = self.undo.read(&self.pool, address) else { break };
                 if record.wants_purge() && !matches!(record.kind, UndoKind::IndexRetire | UndoKind::IndexRetireMany) {
                     // This holds for a delete of several rows too, because their words were the same.
-                    let birth = match record.kind.of_row() {
-                        UndoKind::Delete => self.birth(record.old_word, item.xid),
-                        UndoKind::IndexMark => self.entry_birth(&record, item.xid),
-                        _ => 0,
-                    };
-                    if let Some(s) = live.first_between(birth, item.csn) {
+                    if let Some(s) = self.first_viewer(&record, item, live) {
                         return Some(s);
                     }
                     if minded.is_some() && self.is_minded(&record, item.xid) {
@@ -113,19 +108,38 @@ impl Core {
         }
         None
     }
+    /// A live snapshot that sees something that this record of the transaction has replaced.
+    fn first_viewer(&self, record: &UndoRecord, item: &PendingPurge, live: &LiveSnapshots) -> Option<u64> {
+        let between = |birth| live.first_between(birth, item.csn);
+        match record.kind.of_row() {
+            UndoKind::Delete => between(self.birth(record.old_word, item.xid)),
+            // Entries that cannot be read count as old.
+            UndoKind::IndexMark | UndoKind::IndexChangeMany => match marked_entries(record) {
+                Ok(entries) => entries.iter().find_map(|entry| between(self.entry_birth(record.rel, *entry, item.xid))),
+                Err(_) => between(0),
+            },
+            _ => between(0),
+        }
+    }
     /// Whether somebody serializable may yet have to find that the row, or the entry's row, was written.
     fn is_minded(&self, record: &UndoRecord, xid: u64) -> bool {
         if self.ssi.minds(xid) {
             return true;
         }
-        let word = match record.kind.of_row() {
-            UndoKind::Delete => Ok(Some(record.old_word)),
-            UndoKind::IndexMark => self.word_of_entry(record),
-            _ => return false,
-        };
-        // A row that cannot be read stays.
-        let Ok(word) = word else { return true };
-        let mut word = word.unwrap_or(0);
+        match record.kind.of_row() {
+            UndoKind::Delete => self.is_word_minded(record.old_word),
+            UndoKind::IndexMark | UndoKind::IndexChangeMany => match marked_entries(record) {
+                // A row that cannot be read stays.
+                Ok(entries) => entries.iter().any(|entry| match self.word_of_entry(record.rel, *entry) {
+                    Ok(word) => self.is_word_minded(word.unwrap_or(0)),
+                    Err(_) => true,
+                }),
+                Err(_) => true,
+            },
+            _ => false,
+        }
+    }
+    fn is_word_minded(&self, mut word: u64) -> bool {
         for _ in 0..LONGEST {
             match self.undo.head(&self.pool, word & ADDRESS) {
                 _ if word & ADDRESS == 0 => return false,
@@ -155,15 +169,14 @@ impl Core {
         0
     }
     /// CSN before which nobody can have seen the entry's key in its row: that of the row's birth; 0: not known.
-    fn entry_birth(&self, record: &UndoRecord, xid: u64) -> u64 {
+    fn entry_birth(&self, index: u32, entry: (u64, &[u8]), xid: u64) -> u64 {
         // A row that is gone was seen by nobody; one that took its slot is younger.
-        self.word_of_entry(record).map_or(0, |word| word.map_or(u64::MAX, |w| self.birth(w, xid)))
+        self.word_of_entry(index, entry).map_or(0, |word| word.map_or(u64::MAX, |w| self.birth(w, xid)))
     }
     /// The word of the row that a retired entry leads to, if it is still there.
-    fn word_of_entry(&self, record: &UndoRecord) -> Result<Option<u64>> {
-        let (_, rid, key) = record.index_parts(8)?;
+    fn word_of_entry(&self, index: u32, (rid, key): (u64, &[u8])) -> Result<Option<u64>> {
         let missing = || Error::internal("a relation has gone");
-        let index = self.directory.get(record.rel).ok_or_else(missing)?;
+        let index = self.directory.get(index).ok_or_else(missing)?;
         let heap = match self.directory.get(index.heap_of_entry(key)) {
             None if index.entries_name_heap() => return Ok(None),
             heap => heap.ok_or_else(missing)?,
@@ -197,6 +210,7 @@ impl Core {
                 let (_, rid, key) = record.index_parts(8)?;
                 return relation.entry_remove(key, rid, Some(address), None);
             }
+            UndoKind::IndexChangeMany => return relation.entries_purge(record.leaf_changes()?, address),
             UndoKind::IndexRetire => {
                 let (heap, rid, key) = record.index_parts(4)?;
                 self.purge_entries(&relation, heap as u32, &[(rid, key)])?;
@@ -283,4 +297,13 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// The entries that a record has marked: row id, key.
+fn marked_entries(record: &UndoRecord) -> Result<Vec<(u64, &[u8])>> {
+    if record.kind == UndoKind::IndexChangeMany {
+        return Ok(record.leaf_changes()?.retired().collect());
+    }
+    let (_, rid, key) = record.index_parts(8)?;
+    Ok(vec![(rid, key)])
 }

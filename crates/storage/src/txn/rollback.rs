@@ -86,6 +86,9 @@ impl Core {
                 relation.entry_remove(key, rid, None, Some(RollbackStep { xid, next }))?;
             }
             UndoKind::IndexMark | UndoKind::IndexRevive if planted::is(PlantedBug::RestampForgotten) => {}
+            UndoKind::IndexChangeMany => {
+                relation.entries_take_back(record.leaf_changes()?, address, RollbackStep { xid, next })?;
+            }
             UndoKind::IndexMark | UndoKind::IndexRevive => {
                 let (stamp, rid, key) = record.index_parts(8)?;
                 relation.entry_restamp(key, rid, address, stamp, RollbackStep { xid, next })?;

@@ -12,6 +12,7 @@
 //! Must not know: what rows look like.
 
 pub mod compact;
+pub(crate) mod entries;
 pub mod many;
 pub mod record;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //!
 //! Must not know: how chunks are found.
 
+use super::entries::LeafChanges;
 use super::many::{SlotSet, UpdateShape};
 use crate::page::{HEADER, PAGE};
 use kilndb_base::bytes::ByteReader;
@@ -48,8 +49,11 @@ pub(crate) enum UndoKind {
     /// A change by an index method, which alone knows what the data says. For an inverted index: a row's terms, as row
     /// id, replaced generation + 1, new generation + 1 (0: none), as varints.
     OfMethod = 15,
+    /// Entries of a leaf that are inserted or, because their rows have other keys now, marked. data: changes
+    /// ([`super::entries`]).
+    IndexChangeMany = 16,
 }
-const KINDS: [UndoKind; 15] = {
+pub(crate) const KINDS: [UndoKind; 16] = {
     use UndoKind::*;
     [
         Insert,
@@ -67,10 +71,10 @@ const KINDS: [UndoKind; 15] = {
         DeleteMany,
         IndexRetireMany,
         OfMethod,
+        IndexChangeMany,
     ]
 };
-// A kind must fit the four bits that it has in the log.
-const _: () = assert!(KINDS[0] as usize == 1 && KINDS[KINDS.len() - 1] as usize == KINDS.len() && KINDS.len() < 16);
+const _: () = assert!(KINDS[0] as usize == 1 && KINDS[KINDS.len() - 1] as usize == KINDS.len());
 
 impl UndoKind {
     #[inline]
@@ -90,7 +94,7 @@ impl UndoKind {
     /// [`UndoKind::OfMethod`] it depends, and the transaction says so itself.
     pub(crate) fn wants_purge(self) -> bool {
         use UndoKind::*;
-        matches!(self, Delete | DeleteMany | IndexMark | IndexRetire | IndexRetireMany | PieceRetire)
+        matches!(self, Delete | DeleteMany | IndexMark | IndexRetire | IndexRetireMany | IndexChangeMany | PieceRetire)
     }
 }
 
@@ -206,6 +210,10 @@ impl UndoRecord {
             Some((heap, entries))
         };
         parse().ok_or_else(Self::bad)
+    }
+    /// The changes of an IndexChangeMany record.
+    pub fn leaf_changes(&self) -> Result<LeafChanges<'_>> {
+        LeafChanges::parse(&self.data).ok_or_else(Self::bad)
     }
     /// Index kinds: leading number of `width` bytes, row id, key.
     pub(crate) fn index_parts(&self, width: usize) -> Result<(u64, u64, &[u8])> {

@@ -6,27 +6,12 @@ mod generate;
 
 use super::record::{PageOp, PageTarget, Record, encode, encode_change, encode_compensate};
 use crate::btree::node;
+use crate::entry_changes::EntryChange;
 use crate::fuzz_log_records::run;
+use crate::undo::entries::{LeafChange, put_change};
 use crate::undo::many::{RowSpan, put_shape};
-use crate::undo::record::{UndoKind, UndoRecord};
+use crate::undo::record::{KINDS, UndoKind, UndoRecord};
 use generate::Generator;
-
-const KINDS: [UndoKind; 14] = [
-    UndoKind::Insert,
-    UndoKind::InsertRange,
-    UndoKind::Update,
-    UndoKind::Delete,
-    UndoKind::Lock,
-    UndoKind::IndexInsert,
-    UndoKind::IndexMark,
-    UndoKind::IndexRevive,
-    UndoKind::IndexRetire,
-    UndoKind::PieceInsert,
-    UndoKind::PieceRetire,
-    UndoKind::UpdateMany,
-    UndoKind::DeleteMany,
-    UndoKind::IndexRetireMany,
-];
 
 /// Of operations on several rows: slots 70, 71, 75.
 const FIRST: usize = 70;
@@ -39,6 +24,15 @@ static SHAPES: kilndb_base::sync::LazyLock<[Vec<u8>; 2]> = kilndb_base::sync::La
         put_shape(shape, &[(70, spans[0]), (71, spans[1]), (75, spans[2])]);
     }
     both
+});
+
+/// A retired entry without a stamp, a new one, and one with a stamp.
+static ENTRIES: kilndb_base::sync::LazyLock<Vec<u8>> = kilndb_base::sync::LazyLock::new(|| {
+    let mut changes = Vec::new();
+    for (what, replaced) in [(EntryChange::Retire, 0), (EntryChange::Insert, 0), (EntryChange::Retire, 1 << 56 | 77)] {
+        put_change(&mut changes, &LeafChange { what, idx: 1, rid: 0x10_0002, replaced, key: b"key" });
+    }
+    changes
 });
 
 /// One of every operation.
@@ -64,6 +58,7 @@ fn operations<'a>(random: &mut Generator, bytes: &'a [u8], entry: &'a [u8]) -> V
         PageOp::TreeAppend { right: random.next() as u32, high: entry, entries: bytes },
         PageOp::TreeDropFront { count: slot, low: entry },
         PageOp::Cell { bytes },
+        PageOp::TreeChangeMany { stamp: word, changes: &ENTRIES },
         PageOp::PatchMany { first: FIRST, shape: &SHAPES[0], word, old: &[], new: &[5; 6] },
         PageOp::PatchMany { first: FIRST, shape: &SHAPES[1], word, old: &[], new: &[5; 8] },
         PageOp::WordMany { first: FIRST, slots: &SLOTS, word },
@@ -84,6 +79,7 @@ fn change(random: &mut Generator, kind: UndoKind) -> Vec<u8> {
         }
         UndoKind::UpdateMany => PageOp::PatchMany { first: FIRST, shape: &SHAPES[1], word, old: &[4; 6], new: &[5; 8] },
         UndoKind::DeleteMany => PageOp::WordMany { first: FIRST, slots: &SLOTS, word },
+        UndoKind::IndexChangeMany => PageOp::TreeChangeMany { stamp: word, changes: &ENTRIES },
         UndoKind::Delete | UndoKind::Lock => PageOp::Word { slot, word },
         _ => PageOp::TreeInsert { idx: slot, entry: &entry },
     };

@@ -11,6 +11,7 @@ use super::tag::{OpTag, RecordKind};
 use crate::btree::node;
 use crate::heap::page as hp;
 use crate::page::{self, PageBytes, at, put16};
+use crate::undo::entries::LeafChanges;
 use crate::undo::many::{SlotSet, UpdateShape};
 use crate::undo::record::{UndoKind, UndoRecord, update_data};
 use kilndb_base::bytes::{ByteReader, put_prefixed, put_varint};
@@ -109,6 +110,11 @@ pub enum PageOp<'a> {
         old: &'a [u8],
         new: &'a [u8],
     },
+    /// Entries of a leaf that are inserted or retired ([`crate::undo::entries`]); `stamp` is that of the retired ones.
+    TreeChangeMany {
+        stamp: u64,
+        changes: &'a [u8],
+    },
     /// [`PageOp::Word`] for several rows.
     WordMany {
         first: usize,
@@ -197,6 +203,9 @@ impl<'a> PageOp<'a> {
             PageOp::TreeCut { idx, right, high } => node::cut(p, idx, right, high),
             PageOp::TreeAppend { right, high, entries } => node::append_entries(p, right, high, entries),
             PageOp::TreeDropFront { count, low } => node::drop_front(p, count, low),
+            PageOp::TreeChangeMany { stamp, changes } => {
+                node::change_many(p, stamp, LeafChanges::parse(changes).ok_or_else(bad)?)
+            }
             PageOp::Cell { bytes } => {
                 let end = page::HEADER + bytes.len();
                 p.get_mut(page::HEADER..end).ok_or_else(bad)?.copy_from_slice(bytes);
@@ -233,6 +242,7 @@ impl<'a> PageOp<'a> {
             | PageOp::TreeImage { .. }
             | PageOp::TreeAppend { .. }
             | PageOp::TreeDropFront { .. }
+            | PageOp::TreeChangeMany { .. }
             | PageOp::Cell { .. } => None,
         }
     }
@@ -253,6 +263,7 @@ impl<'a> PageOp<'a> {
             PageOp::TreeCut { .. } => OpTag::TreeCut,
             PageOp::TreeAppend { .. } => OpTag::TreeAppend,
             PageOp::TreeDropFront { .. } => OpTag::TreeDropFront,
+            PageOp::TreeChangeMany { .. } => OpTag::TreeChangeMany,
             PageOp::Cell { .. } => OpTag::Cell,
             PageOp::PatchMany { .. } => OpTag::PatchMany,
             PageOp::WordMany { .. } => OpTag::WordMany,
@@ -340,6 +351,10 @@ impl<'a> PageOp<'a> {
                 put_varint(out, count as u64);
                 put_prefixed(out, low);
             }
+            PageOp::TreeChangeMany { stamp, changes } => {
+                put_word(out, stamp, undo);
+                put_prefixed(out, changes);
+            }
             PageOp::Cell { bytes } => {
                 put_prefixed(out, bytes);
             }
@@ -394,6 +409,11 @@ impl<'a> PageOp<'a> {
             OpTag::TreeCut => PageOp::TreeCut { idx: get_place(r)?, right: get_u32(r)?, high: r.prefixed()? },
             OpTag::TreeAppend => PageOp::TreeAppend { right: get_u32(r)?, high: r.prefixed()?, entries: r.prefixed()? },
             OpTag::TreeDropFront => PageOp::TreeDropFront { count: get_place(r)?, low: r.prefixed()? },
+            OpTag::TreeChangeMany => {
+                let (stamp, changes) = (get_word(r, undo)?, r.prefixed()?);
+                LeafChanges::parse(changes)?;
+                PageOp::TreeChangeMany { stamp, changes }
+            }
             OpTag::Cell => PageOp::Cell { bytes: r.prefixed()? },
             OpTag::PatchMany => {
                 let (first, word, shape) = (get_place(r)?, get_word(r, undo)?, r.prefixed()?);
@@ -533,6 +553,7 @@ fn first_tag(undo: UndoKind) -> Option<OpTag> {
         UndoKind::IndexInsert => Some(OpTag::TreeInsert),
         UndoKind::UpdateMany => Some(OpTag::PatchMany),
         UndoKind::DeleteMany => Some(OpTag::WordMany),
+        UndoKind::IndexChangeMany => Some(OpTag::TreeChangeMany),
         UndoKind::InsertRange
         | UndoKind::IndexMark
         | UndoKind::IndexRevive
@@ -568,6 +589,20 @@ fn derived(kind: UndoKind) -> bool {
     first_tag(kind).is_some()
 }
 
+/// Puts the first byte of a change with an undo record, whose bits 4–7 are the undo kind, or 0 before the kinds that do not
+/// fit there.
+fn put_undo_kind(out: &mut Vec<u8>, kind: UndoKind) {
+    match kind as u8 {
+        kind @ ..16 => out.push(RecordKind::ChangeWithUndo.byte() | kind << 4),
+        kind => out.extend_from_slice(&[RecordKind::ChangeWithUndo.byte(), kind]),
+    }
+}
+fn get_undo_kind(head: u8, r: &mut ByteReader<'_>) -> Option<UndoKind> {
+    match head >> 4 {
+        0 => UndoKind::from_u8(r.u8()?).filter(|kind| *kind as u8 >= 16),
+        kind => UndoKind::from_u8(kind),
+    }
+}
 pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord)>, ops: &[(PageTarget, PageOp<'_>)]) {
     out.clear();
     match undo {
@@ -577,8 +612,7 @@ pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord
             encode_ops(out, ops, 0, None);
         }
         Some((address, u)) => {
-            // Bits 4–7 of the first byte: the undo kind.
-            out.push(RecordKind::ChangeWithUndo.byte() | (u.kind as u8) << 4);
+            put_undo_kind(out, u.kind);
             put_varint(out, xid);
             put_varint(out, address);
             // How far back the transaction's previous undo record lies; 0: this is its first.
@@ -664,7 +698,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
     Some(match RecordKind::of_head(head)? {
         RecordKind::Change => Record::Change { xid: r.varint()?, undo: None, ops: decode_ops(&mut r, 0, None)? },
         RecordKind::ChangeWithUndo => {
-            let kind = UndoKind::from_u8(head >> 4)?;
+            let kind = get_undo_kind(head, &mut r)?;
             let xid = r.varint()?;
             let address = r.varint().filter(|address| *address <= hp::ADDRESS)?;
             let z = r.varint()?;
@@ -711,6 +745,10 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
                     PageOp::WordMany { first, slots, .. } => {
                         u.slot = *first as u16;
                         u.data = slots.to_vec();
+                    }
+                    PageOp::TreeChangeMany { changes, .. } => {
+                        u.data = changes.to_vec();
+                        u.block = 0;
                     }
                     PageOp::TreeInsert { entry, .. } => {
                         let (key, rid) = node::parse(entry)?;

@@ -42,7 +42,7 @@ tags! {
     /// have bit 4 set as part of what they are ([`RecordKind::of_head`]).
     RecordKind {
         Change = 0x01 "change",
-        /// Bits 4 to 7 of the first byte: the undo record's kind.
+        /// Bits 4 to 7 of the first byte: the undo record's kind; 0: it is in a byte that follows.
         ChangeWithUndo = 0x02 "change with undo",
         Compensation = 0x03 "compensation",
         /// Bit 4: a purge is due. Bit 5: what the transaction has changed in the catalogs follows.
@@ -105,6 +105,7 @@ tags! {
         TreeExtend = 16 "tree extend",
         TreeAppend = 17 "tree append",
         TreeDropFront = 18 "tree drop front",
+        TreeChangeMany = 19 "tree change many",
     }
 }
 
