@@ -75,6 +75,10 @@ impl ColumnBatch {
         self.list.clear();
         self.list.extend(0..rows as u32);
     }
+    /// Has the first rows only.
+    pub fn truncate(&mut self, rows: usize) {
+        self.list.truncate(rows);
+    }
     pub fn clear(&mut self) {
         self.positions = 0;
         self.list.clear();

@@ -392,9 +392,24 @@ impl RunState {
 pub trait RowSource {
     /// Appends rows to `out`; none are appended at the end.
     fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()>;
-    /// Tells the source which row the next steps are about, so that it can name the row in an error. None: they are
-    /// about none of the rows given so far.
-    fn concerns(&mut self, row: Option<SourceRow>);
+    /// Writes rows to columns, which have [`SOURCE_ROWS`] positions, from the first on. Returns how many; 0 at the end. What
+    /// fails behind a row is told by the next call, since an error in that row comes first.
+    fn fill_columns(&mut self, columns: &mut [Vector], eval: &EvalContext<'_>) -> Result<usize>;
+    /// Tells the source what the next steps are about, so that it can name it in an error.
+    fn concerns(&mut self, what: SourceConcern);
+}
+
+/// The most rows that a [`RowSource`] writes to columns at once.
+pub const SOURCE_ROWS: usize = 1024;
+
+/// What an error would be about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceConcern {
+    /// None of the rows given so far.
+    Nothing,
+    /// The row that the source is reading, or could not read.
+    Reading,
+    Row(SourceRow),
 }
 
 /// One of the rows that a [`RowSource`] has given.
@@ -417,13 +432,19 @@ impl ExecContext<'_> {
     /// Tells the rows' source, if there is one, which row the next steps are about.
     pub fn concerns(&mut self, place: RowPlace, is_stored: bool) {
         if let Some(source) = &mut self.source {
-            source.concerns(Some(SourceRow { place, is_stored }));
+            source.concerns(SourceConcern::Row(SourceRow { place, is_stored }));
+        }
+    }
+    /// Tells the rows' source that the next steps are about the row that it could not read.
+    pub(crate) fn concerns_reading(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.concerns(SourceConcern::Reading);
         }
     }
     /// Tells the rows' source that all rows it has given so far are stored.
     pub(crate) fn concerns_none(&mut self) {
         if let Some(source) = &mut self.source {
-            source.concerns(None);
+            source.concerns(SourceConcern::Nothing);
         }
     }
 }

@@ -123,6 +123,10 @@ impl ModifyState {
             let failed = match self.input.fill(&mut batch, rt, cx) {
                 Ok(true) => None,
                 Ok(false) => break,
+                Err(e) if takes_rows_together(cx) => {
+                    self.check_batch(m, &batch, rt, cx)?;
+                    return Err(e);
+                }
                 Err(e) => Some(rows_before_failure(m, &batch, e, cx)?),
             };
             match m.statement.kind {

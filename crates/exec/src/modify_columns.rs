@@ -26,20 +26,15 @@ use kilndb_types::vector::{IntegerKind, Rows, Vector, VectorValues, tid_of};
 /// Does the statement take its input as columns?
 pub(super) fn takes_columns(m: &ModifyPlan, input: &NodeState, cx: &ExecContext<'_>) -> bool {
     let statement = &*m.statement;
-    if statement.input.rows < COLUMNS_ROWS_MIN || statement.returning.is_some() || !input.has_columns() {
+    let is_worthwhile = takes_rows_together(cx) || statement.input.rows >= COLUMNS_ROWS_MIN;
+    if !is_worthwhile || statement.returning.is_some() || !input.has_columns() {
         return false;
     }
     let functions = &m.functions;
     let calls_none = [&functions.generated, &functions.checks, &functions.indexes].iter().all(|list| list.is_empty());
     let is_plain = m.is_plain() && statement.row_checks.is_empty() && !m.must_belong && calls_none;
     match statement.kind {
-        DmlKind::Insert => {
-            is_plain
-                && statement.conflict.is_none()
-                && m.indexes.is_empty()
-                && !takes_rows_together(cx)
-                && stores_input(m)
-        }
+        DmlKind::Insert => is_plain && statement.conflict.is_none() && m.indexes.is_empty() && stores_input(m),
         DmlKind::Update => m.at_once && is_plain && program_of(statement).is_some(),
         DmlKind::Delete => m.indexes.is_empty() && m.referenced_by.is_empty() && m.triggers.is_none(),
         DmlKind::Merge => false,
@@ -140,6 +135,8 @@ impl ModifyState {
             return Ok(false);
         }
         put_rows(m, &columns, rows, s)?;
+        // What fails from here on is about all of them.
+        cx.concerns(RowPlace::OfBatch(rows.len().saturating_sub(1)), false);
         s.rids.clear();
         cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
         m.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;

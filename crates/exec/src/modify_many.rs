@@ -16,7 +16,7 @@ use super::modify::{ModifyState, takes_rows_together};
 use super::modify_row::{StoredRow, old_row, rid_of};
 use super::row_security::{check_stored, has_view_checks};
 use super::{index, write};
-use kilndb_base::{Result, RowId};
+use kilndb_base::{Error, Result, RowId};
 use kilndb_plan::ModifyPlan;
 use kilndb_plan::expression::CExpr;
 use kilndb_storage::{RowBatch, TermChange};
@@ -154,31 +154,7 @@ impl ModifyState {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let keep = is_looked_at(m) || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
-        let is_plain = stores_input(m);
-        s.positions.clear();
-        s.rows.clear();
-        s.kept.clear();
-        let mut failed = None;
-        for i in 0..batch.rows {
-            cx.concerns(RowPlace::OfBatch(i), false);
-            let put = match is_plain {
-                true => Self::put_input_row(m, batch.row(i), s, rt, cx).map(|()| true),
-                false => Self::put_new_row(m, batch.row(i), s, rt, cx),
-            };
-            match put {
-                Ok(false) => continue,
-                Ok(true) => {}
-                Err(e) if s.positions.is_empty() || takes_rows_together(cx) => return Err(e),
-                Err(e) => {
-                    failed = Some(e);
-                    break;
-                }
-            }
-            s.positions.push(i as u32);
-            if keep && !is_plain {
-                s.kept.append(&mut s.values);
-            }
-        }
+        let failed = Self::put_new_rows(m, (batch, keep), s, rt, cx)?;
         s.rids.clear();
         cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
         m.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
@@ -189,6 +165,53 @@ impl ModifyState {
             self.changed += s.rids.len() as u64;
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Checks the rows of COPY before one that could not be read: an error in one of them comes first, but for those that
+    /// an index would refuse, which are found when rows are stored.
+    pub(super) fn check_batch(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        Self::put_new_rows(m, (batch, false), &mut self.scratch, rt, cx)?;
+        cx.concerns_reading();
+        Ok(())
+    }
+
+    /// Makes the bytes of new rows in `BatchScratch::rows`, and their values in `BatchScratch::kept` if those are to be
+    /// kept and are not the input. The result is the error of a row that cannot be stored, unless it is the first one.
+    fn put_new_rows(
+        m: &ModifyPlan,
+        (batch, keep): (&Batch, bool),
+        s: &mut BatchScratch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<Error>> {
+        let is_plain = stores_input(m);
+        s.positions.clear();
+        s.rows.clear();
+        s.kept.clear();
+        for i in 0..batch.rows {
+            cx.concerns(RowPlace::OfBatch(i), false);
+            let put = match is_plain {
+                true => Self::put_input_row(m, batch.row(i), s, rt, cx).map(|()| true),
+                false => Self::put_new_row(m, batch.row(i), s, rt, cx),
+            };
+            match put {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(e) if s.positions.is_empty() || takes_rows_together(cx) => return Err(e),
+                Err(e) => return Ok(Some(e)),
+            }
+            s.positions.push(i as u32);
+            if keep && !is_plain {
+                s.kept.append(&mut s.values);
+            }
+        }
+        Ok(None)
     }
 
     /// Makes a new row in `BatchScratch::values` and its bytes in `BatchScratch::rows`; false if it is left out.

@@ -61,6 +61,11 @@ pub(crate) enum NodeState {
     Modify(Box<modify::ModifyState>),
 }
 
+/// Do the rows come from outside, as those of COPY do?
+fn is_source(node: &PlanNode) -> bool {
+    matches!(&node.op, Op::Values { rows } if rows.is_empty())
+}
+
 impl NodeState {
     pub fn new(node: &Arc<PlanNode>) -> NodeState {
         let unary = |input: &Arc<PlanNode>| UnaryInput {
@@ -149,6 +154,7 @@ impl NodeState {
             NodeState::HashJoin(join) => join.has_columns(),
             NodeState::Project(project) => project.has_columns(),
             NodeState::Distinct(distinct) => distinct.has_columns(),
+            NodeState::Values { node, .. } => is_source(node),
             _ => false,
         }
     }
@@ -178,6 +184,13 @@ impl NodeState {
             NodeState::HashJoin(join) => join.next_columns(out, is_used, rt, cx)?,
             NodeState::Project(project) => project.next_columns(out, is_used, rt, cx)?,
             NodeState::Distinct(distinct) => distinct.next_columns(out, is_used, rt, cx)?,
+            NodeState::Values { node, .. } if is_source(node) => {
+                if let Some(source) = &mut cx.source {
+                    out.start(SOURCE_ROWS, is_used.len());
+                    let rows = source.fill_columns(&mut out.columns, &cx.eval)?;
+                    out.truncate(rows);
+                }
+            }
             _ => return Err(Error::internal("columns are asked of a node that has rows")),
         }
         if let Some(begun) = begun
@@ -252,7 +265,7 @@ impl NodeState {
             }
             NodeState::Values { node, next } => {
                 let Op::Values { rows } = &node.op else { return Ok(()) };
-                if rows.is_empty() {
+                if is_source(node) {
                     return match &mut cx.source {
                         Some(source) => source.fill(out, &cx.eval),
                         None => Ok(()),

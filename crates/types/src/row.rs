@@ -185,9 +185,10 @@ fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Resu
         (P::Text, Datum::Text(v)) => put_prefixed(out, v.as_bytes()),
         (P::Padded(_), Datum::Text(v)) => put_prefixed(out, cast::without_padding(v).as_bytes()),
         (P::Bytea, Datum::Bytea(v)) | (P::Jsonb, Datum::Jsonb(v)) => put_prefixed(out, v),
+        (P::Numeric, Datum::Numeric(Numeric::Short(v))) => put_short(*v, out),
         (P::Numeric, Datum::Numeric(v)) => {
             let digits = v.digits();
-            let bytes = if v.is_finite() { 5 + digits.digits().len() * 2 } else { 1 };
+            let bytes = if v.is_finite() { NUMERIC_HEAD + digits.digits().len() * 2 } else { 1 };
             put_varint(out, bytes as u64);
             put_digits(v, &digits, out);
         }
@@ -235,6 +236,18 @@ fn put_digits(v: &Numeric, digits: &NumericDigits<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(&d.to_le_bytes());
     }
 }
+/// Appends what a row has of a short number, its length first.
+pub(crate) fn put_short(v: ShortNumeric, out: &mut Vec<u8>) {
+    let digits = v.groups();
+    let groups = digits.groups();
+    put_varint(out, (NUMERIC_HEAD + 2 * groups.len()) as u64);
+    out.push(u8::from(v.value() < 0));
+    out.extend_from_slice(&(digits.weight as i16).to_le_bytes());
+    out.extend_from_slice(&u16::from(v.decimals()).to_le_bytes());
+    groups.iter().for_each(|group| out.extend_from_slice(&group.to_le_bytes()));
+}
+/// Bytes of a finite number before its digits.
+const NUMERIC_HEAD: usize = 1 + 2 + 2;
 pub(crate) fn get_numeric(bytes: &[u8]) -> Option<Numeric> {
     let mut r = ByteReader::new(bytes);
     let head = r.u8()?;

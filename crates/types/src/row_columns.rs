@@ -5,7 +5,8 @@
 //!
 //! Must not know: pages, where columns come from.
 
-use crate::row::{ColumnLayout, PhysicalType, RowDescriptor, encode_column};
+use crate::numeric::ShortNumeric;
+use crate::row::{ColumnLayout, PhysicalType, RowDescriptor, encode_column, put_short};
 use crate::vector::{ByteColumn, BytesKind, IntegerKind, Rows, Vector, VectorValues};
 use kilndb_base::bytes::{put_prefixed, put_varint};
 use kilndb_base::{Error, Result};
@@ -16,6 +17,8 @@ enum ColumnWriter<'a> {
     Words(&'a [i64], usize),
     Bools(&'a [bool]),
     Doubles(&'a [f64]),
+    /// Numbers with so many decimals.
+    Decimals(u8, &'a [i64]),
     /// Bytes behind their length.
     Prefixed(&'a ByteColumn),
     /// Values as they are stored.
@@ -37,6 +40,7 @@ impl<'a> ColumnWriter<'a> {
             | (P::Jsonb, V::Bytes(BytesKind::Jsonb, column)) => ColumnWriter::Prefixed(column),
             (P::Bool, V::Bools(values)) => ColumnWriter::Bools(values),
             (P::Float8, V::Doubles(values)) => ColumnWriter::Doubles(values),
+            (P::Numeric, V::Decimals(decimals, values)) => ColumnWriter::Decimals(*decimals, values),
             (storage, V::Integers(kind, words)) if stores(*kind) == storage => {
                 ColumnWriter::Words(words, storage.width().unwrap_or(0))
             }
@@ -49,6 +53,7 @@ impl<'a> ColumnWriter<'a> {
             ColumnWriter::Words(words, width) => out.extend_from_slice(&words[row].to_le_bytes()[..*width]),
             ColumnWriter::Bools(values) => out.push(u8::from(values[row])),
             ColumnWriter::Doubles(values) => out.extend_from_slice(&values[row].to_le_bytes()),
+            ColumnWriter::Decimals(decimals, values) => put_short(ShortNumeric::at(values[row], *decimals), out),
             ColumnWriter::Prefixed(column) => put_prefixed(out, column.get(row)),
             ColumnWriter::Stored(column) => out.extend_from_slice(column.get(row)),
             ColumnWriter::Values(vector, layout) => encode_column(layout, &vector.get(row)?, out)?,
@@ -61,7 +66,10 @@ impl<'a> ColumnWriter<'a> {
             ColumnWriter::Words(_, width) => Some(*width),
             ColumnWriter::Bools(_) => Some(1),
             ColumnWriter::Doubles(_) => Some(8),
-            ColumnWriter::Prefixed(_) | ColumnWriter::Stored(_) | ColumnWriter::Values(..) => None,
+            ColumnWriter::Decimals(..)
+            | ColumnWriter::Prefixed(_)
+            | ColumnWriter::Stored(_)
+            | ColumnWriter::Values(..) => None,
         }
     }
     /// Writes the values of all rows, the first at `at` of `out`, each so many bytes behind the one before.
@@ -90,7 +98,10 @@ impl<'a> ColumnWriter<'a> {
             }
             ColumnWriter::Bools(values) => put!(values, |value| [u8::from(value)]),
             ColumnWriter::Doubles(values) => put!(values, |value| value.to_le_bytes()),
-            ColumnWriter::Prefixed(_) | ColumnWriter::Stored(_) | ColumnWriter::Values(..) => {}
+            ColumnWriter::Decimals(..)
+            | ColumnWriter::Prefixed(_)
+            | ColumnWriter::Stored(_)
+            | ColumnWriter::Values(..) => {}
         }
     }
 }

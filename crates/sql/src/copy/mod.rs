@@ -6,10 +6,12 @@
 
 mod escape;
 mod file;
+mod from;
 mod lines;
 mod marks;
 mod options;
 mod read;
+mod target;
 mod write;
 
 use options::{CopyOptions, Format};
@@ -44,7 +46,7 @@ pub(crate) fn run(
     progress.set(COMMAND, if s.is_from { 1 } else { 2 });
     progress.set(KIND, if s.filename().is_some() { 1 } else { 3 });
     let count = if s.is_from {
-        read::copy_from(session, s, statement, &options, runtime, client)
+        from::copy_from(session, s, statement, &options, runtime, client)
     } else {
         write::copy_to(session, s, statement, &options, runtime, client)
     };

@@ -1,29 +1,28 @@
 //! COPY FROM: bytes from the client into rows for the executor's INSERT.
 
-use super::copy_table;
 use super::escape::{find, unescape};
-use super::file::open_input;
 use super::lines::{KeptLines, shown};
 use super::marks::{LineMarks, MarkedBytes};
-use super::{BYTES, BYTES_TOTAL, CopyOptions, Format, Input, ROWS, copy_columns};
-use crate::client::{Client, ProgressSlot, Runtime};
-use crate::session::Session;
-use crate::session::run::SinkMaker;
+use super::target::{FilledColumns, ReadTarget};
+use super::{BYTES, CopyOptions, Format, Input, ROWS};
+use crate::client::ProgressSlot;
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::{Column, Table};
-use kilndb_exec::{Batch, RowSource, SourceRow};
-use kilndb_syntax::{Statement, nodes};
-use kilndb_types::{Datum, EvalContext, io};
+use kilndb_exec::{Batch, RowSource, SOURCE_ROWS, SourceConcern};
+use kilndb_types::io::WrittenColumn;
+use kilndb_types::vector::Vector;
+use kilndb_types::{Datum, EvalContext};
 use std::sync::Arc;
 
-/// Rows handed to the executor at once.
+/// Rows handed to the executor at once, and bytes of the input that they are read from: a row more may go beyond those.
 const BATCH_ROWS: usize = 1000;
+const BATCH_BYTES: usize = 1 << 20;
+const _: () = assert!(BATCH_ROWS <= SOURCE_ROWS);
 
 /// Bytes that a line may have: PostgreSQL's limit of an allocation.
 const LONGEST_LINE: usize = 0x3fff_ffff;
 
-struct CopySource<'a> {
+pub(super) struct CopySource<'a> {
     input: &'a mut dyn Input,
     options: &'a CopyOptions,
     /// Of each column: a value without quotes is not NULL, whatever it is.
@@ -32,8 +31,12 @@ struct CopySource<'a> {
     null_if_quoted: Vec<bool>,
     table: Arc<Table>,
     columns: Vec<Column>,
+    /// By column.
+    written: Vec<WrittenColumn>,
     data: Vec<u8>,
     at: usize,
+    /// All bytes so far.
+    received: usize,
     end_of_data: bool,
     finished: bool,
     line: u64,
@@ -47,7 +50,9 @@ struct CopySource<'a> {
     current: Option<(usize, usize)>,
     /// The column in work: its place in `columns`.
     converted: Option<(usize, Converted)>,
-    concern: Concern,
+    concern: SourceConcern,
+    /// What was met behind the rows of the last batch.
+    failed: Option<Error>,
     lines: KeptLines,
     marked: MarkedBytes,
     marks: LineMarks,
@@ -66,16 +71,6 @@ fn bad_format(message: impl Into<String>) -> Error {
     Error::new(sqlstate::BAD_COPY_FILE_FORMAT, message)
 }
 
-/// What an error would be about.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Concern {
-    Nothing,
-    /// The line in work.
-    Reading,
-    /// A row that the executor has.
-    Row(SourceRow),
-}
-
 /// What is being converted.
 #[derive(Clone, Copy)]
 enum Converted {
@@ -83,6 +78,44 @@ enum Converted {
     /// Start and end in the line's text.
     Text(usize, usize),
     Binary,
+}
+
+impl<'a> CopySource<'a> {
+    pub fn new(
+        (table, columns): (Arc<Table>, Vec<Column>),
+        options: &'a CopyOptions,
+        input: &'a mut dyn Input,
+        progress: &'a ProgressSlot,
+    ) -> CopySource<'a> {
+        let listed = |list: &[String]| columns.iter().map(|c| list.iter().any(|n| n == "*" || *n == c.name)).collect();
+        CopySource {
+            input,
+            options,
+            never_null: listed(&options.force_not_null),
+            null_if_quoted: listed(&options.force_null),
+            written: columns.iter().map(|c| WrittenColumn::new(c.type_oid, c.typmod)).collect(),
+            table,
+            columns,
+            data: Vec::new(),
+            at: 0,
+            received: 0,
+            end_of_data: false,
+            finished: false,
+            line: 0,
+            header_seen: false,
+            fields: Vec::new(),
+            text: LineText::Scratch,
+            scratch: Vec::new(),
+            progress,
+            current: None,
+            converted: None,
+            concern: SourceConcern::Nothing,
+            failed: None,
+            lines: KeptLines::default(),
+            marked: marked_bytes(options),
+            marks: LineMarks::default(),
+        }
+    }
 }
 
 impl CopySource<'_> {
@@ -106,8 +139,14 @@ impl CopySource<'_> {
             self.end_of_data = true;
             return Ok(false);
         }
+        self.received += self.data.len() - before;
         self.progress.add(BYTES, (self.data.len() - before) as i64);
         Ok(true)
+    }
+
+    /// How many bytes of the input have been read from.
+    fn consumed(&self) -> usize {
+        self.received - (self.data.len() - self.at)
     }
 
     /// Finds the end of the next line: start and end without the line's end; None at the end of data.
@@ -278,7 +317,7 @@ impl CopySource<'_> {
     }
 
     /// Appends the next row; false at the end.
-    fn line_row(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<bool> {
+    fn line_row(&mut self, out: &mut impl ReadTarget, eval: &EvalContext<'_>) -> Result<bool> {
         loop {
             self.line += 1;
             self.current = None;
@@ -338,7 +377,7 @@ impl CopySource<'_> {
         Ok(())
     }
 
-    fn convert_fields(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
+    fn convert_fields(&mut self, out: &mut impl ReadTarget, eval: &EvalContext<'_>) -> Result<()> {
         // An empty line is a row without columns.
         let is_empty =
             self.columns.is_empty() && matches!(self.fields.as_slice(), [Some((start, end))] if start == end);
@@ -352,8 +391,8 @@ impl CopySource<'_> {
         // Where the whole line is valid text, so is each value that ends where characters do.
         let has_zeros = self.marks.is_special && bytes.contains(&0);
         let all = std::str::from_utf8(bytes).ok().filter(|_| !has_zeros);
-        let values = new_row(out, self.columns.len());
-        for ((i, column), to) in self.columns.iter().enumerate().zip(values) {
+        out.begin_row(self.columns.len());
+        for (i, (column, written)) in self.columns.iter().zip(&self.written).enumerate() {
             let Some(field) = self.fields.get(i) else {
                 // An empty line of a table of one column is one empty value; anything else is too short.
                 return Err(bad_format(format!("missing data for column \"{}\"", column.name)));
@@ -361,6 +400,7 @@ impl CopySource<'_> {
             let Some((start, end)) = *field else {
                 self.converted = Some((i, Converted::Null));
                 check_null(column, eval)?;
+                out.put_null(i);
                 continue;
             };
             let text = match all.and_then(|all| all.get(start..end)) {
@@ -368,7 +408,7 @@ impl CopySource<'_> {
                 None => valid_text(&bytes[start..end])?,
             };
             self.converted = Some((i, Converted::Text(start, end)));
-            io::input_into(column.type_oid, text, column.typmod, eval, to)?;
+            out.put_text(i, written, text, eval)?;
             self.converted = None;
         }
         self.converted = None;
@@ -425,7 +465,7 @@ impl CopySource<'_> {
         Ok(())
     }
 
-    fn binary_row(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<bool> {
+    fn binary_row(&mut self, out: &mut impl ReadTarget, eval: &EvalContext<'_>) -> Result<bool> {
         if !self.header_seen {
             self.header_seen = true;
             self.binary_header()?;
@@ -443,20 +483,18 @@ impl CopySource<'_> {
         if usize::try_from(count).ok() != Some(self.columns.len()) {
             return Err(bad_format(format!("row field count is {count}, expected {}", self.columns.len())));
         }
-        let first = out.data.len();
-        new_row(out, self.columns.len());
+        out.begin_row(self.columns.len());
         for i in 0..self.columns.len() {
             self.converted = Some((i, Converted::Binary));
             let length = self.take_i32()?;
             if length == -1 {
                 check_null(&self.columns[i], eval)?;
+                out.put_null(i);
                 continue;
             }
             let length = usize::try_from(length).map_err(|_| bad_format("invalid field size"))?;
             let at = self.take(length)?;
-            let column = &self.columns[i];
-            let bytes = &self.data[at..at + length];
-            io::receive_into(column.type_oid, bytes, column.typmod, eval, &mut out.data[first + i])?;
+            out.put_message(i, &self.written[i], &self.data[at..at + length], eval)?;
         }
         self.converted = None;
         out.end_row();
@@ -470,19 +508,21 @@ impl CopySource<'_> {
     }
 
     /// Where an error was met; None: not in a row.
-    fn context(&self) -> Option<String> {
+    pub fn context(&self) -> Option<String> {
         let is_binary = self.options.format == Format::Binary;
         let (line, text) = match self.concern {
-            Concern::Nothing => return None,
-            Concern::Reading if self.line == 0 => return None,
-            Concern::Reading => (self.line, self.current.and_then(|(start, end)| self.data.get(start..end)).map(shown)),
-            Concern::Row(row) => {
+            SourceConcern::Nothing => return None,
+            SourceConcern::Reading if self.line == 0 => return None,
+            SourceConcern::Reading => {
+                (self.line, self.current.and_then(|(start, end)| self.data.get(start..end)).map(shown))
+            }
+            SourceConcern::Row(row) => {
                 let (line, text) = self.lines.get(row.place)?;
                 (line, (!row.is_stored && !is_binary).then_some(text))
             }
         };
         let mut context = format!("COPY {}, line {line}", self.table.name);
-        match self.converted.filter(|_| self.concern == Concern::Reading) {
+        match self.converted.filter(|_| self.concern == SourceConcern::Reading) {
             Some((i, converted)) => {
                 context.push_str(&format!(", column {}", self.columns[i].name));
                 match converted {
@@ -498,13 +538,6 @@ impl CopySource<'_> {
         }
         Some(context)
     }
-}
-
-/// The places of an unfinished row's values, all NULL.
-fn new_row(out: &mut Batch, columns: usize) -> &mut [Datum] {
-    let first = out.data.len();
-    out.data.resize_with(first + columns, Datum::default);
-    &mut out.data[first..]
 }
 
 /// A domain may refuse null.
@@ -528,120 +561,68 @@ fn valid_text(bytes: &[u8]) -> Result<&str> {
     }
 }
 
-impl RowSource for CopySource<'_> {
-    fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
-        let before = out.rows;
-        self.concern = Concern::Reading;
+impl CopySource<'_> {
+    /// Reads up to so many rows. Returns how many, and what has failed behind them.
+    fn read_rows(&mut self, out: &mut impl ReadTarget, most: usize, eval: &EvalContext<'_>) -> (usize, Result<()>) {
+        self.concern = SourceConcern::Reading;
         self.lines.begin_batch();
-        // A trigger may do what the next line's evaluation sees.
-        let most = if out.max == 1 { 1 } else { BATCH_ROWS };
-        while !self.finished && out.rows < most {
-            let row = if self.options.format == Format::Binary {
-                self.binary_row(out, eval)
-            } else {
-                self.line_row(out, eval)
+        let (mut rows, mut done) = (0, Ok(()));
+        let start = self.consumed();
+        while !self.finished && rows < most && self.consumed() - start < BATCH_BYTES {
+            let row = match self.options.format {
+                Format::Binary => self.binary_row(out, eval),
+                _ => self.line_row(out, eval),
             };
             match row {
-                Ok(true) => self.keep_line(),
+                Ok(true) => {
+                    rows += 1;
+                    self.keep_line();
+                }
                 Ok(false) => self.finished = true,
                 Err(e) => {
-                    out.cancel_row();
-                    return Err(e);
+                    done = Err(e);
+                    break;
                 }
             }
         }
-        self.progress.add(ROWS, (out.rows - before) as i64);
-        self.concern = Concern::Nothing;
-        Ok(())
-    }
-
-    fn concerns(&mut self, row: Option<SourceRow>) {
-        self.concern = row.map_or(Concern::Nothing, Concern::Row);
-        if row.is_none() {
-            self.lines.forget();
-        }
+        self.progress.add(ROWS, rows as i64);
+        (rows, done)
     }
 }
 
-pub(super) fn copy_from(
-    session: &mut Session,
-    s: &nodes::CopyStmt,
-    statement: &Statement,
-    options: &CopyOptions,
-    runtime: &dyn Runtime,
-    client: &mut dyn Client,
-) -> Result<u64> {
-    let table = copy_table(&mut session.context, s, runtime)?;
-    if table.persistence != b't' {
-        session.context.refuse_if_read_only("COPY FROM")?;
+impl RowSource for CopySource<'_> {
+    fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
+        // A trigger may do what the next line's evaluation sees.
+        let most = if out.max == 1 { 1 } else { BATCH_ROWS.saturating_sub(out.rows) };
+        let (_, done) = self.read_rows(out, most, eval);
+        if done.is_err() {
+            out.cancel_row();
+            return done;
+        }
+        self.concern = SourceConcern::Nothing;
+        Ok(())
     }
-    refuse_catalog(&table)?;
-    if session.context.row_security_counts(&table)? {
-        return Err(Error::unsupported("COPY FROM not supported with row-level security")
-            .with_hint("Use INSERT statements instead."));
+
+    fn fill_columns(&mut self, columns: &mut [Vector], eval: &EvalContext<'_>) -> Result<usize> {
+        if let Some(failed) = self.failed.take() {
+            self.concern = SourceConcern::Reading;
+            return Err(failed);
+        }
+        let mut out = FilledColumns { columns, rows: 0 };
+        let (rows, done) = self.read_rows(&mut out, BATCH_ROWS, eval);
+        match done {
+            Err(e) if rows == 0 => return Err(e),
+            Err(e) => self.failed = Some(e),
+            Ok(()) => {}
+        }
+        self.concern = SourceConcern::Nothing;
+        Ok(rows)
     }
-    let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
-    let (plan, read) = {
-        let environment = session.context.environment(runtime)?;
-        let host = environment.host();
-        let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
-        let filter = (s.where_clause(), statement.source());
-        let bound = kilndb_bind::bind_row_source(&table, &attnums, filter, &host.reader)?;
-        let read = kilndb_bind::access::filter_columns(&bound);
-        (kilndb_plan::plan_with(bound, Vec::new(), &host.reader, &session.context.cluster.engine)?, read)
-    };
-    if !read.is_empty() {
-        session.context.require_on_columns(&table, &read, privilege::SELECT)?;
-    }
-    let mut client = client;
-    let mut file = match s.filename() {
-        Some(name) => Some(open_input(&session.context, name)?),
-        None => None,
-    };
-    if file.is_none() {
-        client.copy_in_begin(options.format == Format::Binary, columns.len())?;
-    }
-    if let Some(file) = &file {
-        runtime.control().progress.set(BYTES_TOTAL, file.bytes() as i64);
-    }
-    let listed = |list: &[String]| columns.iter().map(|c| list.iter().any(|n| n == "*" || *n == c.name)).collect();
-    let (never_null, null_if_quoted) = (listed(&options.force_not_null), listed(&options.force_null));
-    let mut source = CopySource {
-        input: match &mut file {
-            Some(file) => file,
-            None => &mut client,
-        },
-        options,
-        never_null,
-        null_if_quoted,
-        table,
-        columns,
-        data: Vec::new(),
-        at: 0,
-        end_of_data: false,
-        finished: false,
-        line: 0,
-        header_seen: false,
-        fields: Vec::new(),
-        text: LineText::Scratch,
-        scratch: Vec::new(),
-        progress: &runtime.control().progress,
-        current: None,
-        converted: None,
-        concern: Concern::Nothing,
-        lines: KeptLines::default(),
-        marked: marked_bytes(options),
-        marks: LineMarks::default(),
-    };
-    source.progress.concerns(source.table.oid);
-    let done = session.run_to_sink(&plan, &[], runtime, SinkMaker::Source(&mut source));
-    match done {
-        Ok(progress) => Ok(progress.rows),
-        Err(mut e) => {
-            if let Some(context) = source.context().filter(|_| e.0.severity <= kilndb_base::Severity::Error) {
-                e.add_context(&context);
-            }
-            Err(e)
+
+    fn concerns(&mut self, what: SourceConcern) {
+        self.concern = what;
+        if what == SourceConcern::Nothing {
+            self.lines.forget();
         }
     }
 }
@@ -651,12 +632,4 @@ fn marked_bytes(options: &CopyOptions) -> MarkedBytes {
         Format::Csv => MarkedBytes::of_csv(options.delimiter, options.quote),
         _ => MarkedBytes::of_text(options.delimiter),
     }
-}
-
-/// 42501 for a system table.
-fn refuse_catalog(table: &Table) -> Result<()> {
-    if table.is_catalog {
-        return Err(kilndb_context::privileges::permission_denied("table", &table.name));
-    }
-    Ok(())
 }

@@ -16,7 +16,7 @@ mod range;
 
 pub use binary::{receive, send, send_sized, send_typmod};
 pub use columns::ShownColumn;
-pub use quick::{input_into, receive_into};
+pub use quick::WrittenColumn;
 
 use crate::datum::not_decoded;
 use crate::network;

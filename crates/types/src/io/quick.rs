@@ -8,24 +8,108 @@ use super::*;
 use crate::datetime::iso;
 use crate::numeric::Numeric;
 use crate::types::text::utf8;
+use crate::vector::{BytesKind, IntegerKind, Vector};
 
 /// [`input`] to where NULL is.
-pub fn input_into(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext, out: &mut Datum) -> Result<()> {
+fn input_into(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext, out: &mut Datum) -> Result<()> {
     match type_oid {
         TEXT => out.fill(Datum::Text(shared::text(text)?)),
         VARCHAR if fits(text.as_bytes(), typmod) => out.fill(Datum::Text(shared::text(text)?)),
-        _ if is_plain(type_oid, text, typmod, out) => {}
+        _ if is_plain(type_oid, text, typmod, |value| out.fill(value)) => {}
         _ => out.fill(input(type_oid, text, typmod, ctx)?),
     }
     Ok(())
 }
 
+/// A column that texts or messages are written to, one value after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenColumn {
+    type_oid: Oid,
+    typmod: i32,
+    form: WrittenForm,
+}
+
+/// How the bytes of a value become one of a vector.
+#[derive(Clone, Copy, Debug)]
+enum WrittenForm {
+    /// Integers of a kind, and the least and greatest of them.
+    Integers(IntegerKind, i64, i64),
+    /// Texts of at most so many characters.
+    Texts(usize),
+    /// All others, whose values are [`Datum`]s first.
+    Values,
+}
+
+impl WrittenColumn {
+    pub fn new(type_oid: Oid, typmod: i32) -> WrittenColumn {
+        let form = match type_oid {
+            INT2 => WrittenForm::Integers(IntegerKind::Int2, i64::from(i16::MIN), i64::from(i16::MAX)),
+            INT4 => WrittenForm::Integers(IntegerKind::Int4, i64::from(i32::MIN), i64::from(i32::MAX)),
+            INT8 => WrittenForm::Integers(IntegerKind::Int8, i64::MIN, i64::MAX),
+            TEXT => WrittenForm::Texts(usize::MAX),
+            VARCHAR => WrittenForm::Texts(usize::try_from(typmod - 4).unwrap_or(usize::MAX)),
+            _ => WrittenForm::Values,
+        };
+        WrittenColumn { type_oid, typmod, form }
+    }
+    /// [`input`] to where NULL is.
+    #[inline]
+    pub fn put_text_value(&self, text: &str, ctx: &EvalContext, to: &mut Datum) -> Result<()> {
+        input_into(self.type_oid, text, self.typmod, ctx, to)
+    }
+    /// [`receive`] to where NULL is.
+    #[inline]
+    pub fn put_message_value(&self, bytes: &[u8], ctx: &EvalContext, to: &mut Datum) -> Result<()> {
+        receive_into(self.type_oid, bytes, self.typmod, ctx, to)
+    }
+    /// [`input`] to a row.
+    #[inline]
+    pub fn put_text(&self, text: &str, ctx: &EvalContext, row: usize, to: &mut Vector) -> Result<()> {
+        let done = match self.form {
+            WrittenForm::Integers(kind, least, most) => {
+                let word = int::parse_plain(text).filter(|word| (least..=most).contains(word));
+                word.map(|word| to.put_integer(row, kind, word)).is_some()
+            }
+            // No text has more characters than bytes.
+            WrittenForm::Texts(most) => text.len() <= most && to.put_bytes(row, BytesKind::Text, text.as_bytes()),
+            WrittenForm::Values => is_plain(self.type_oid, text, self.typmod, |value| to.put(row, value)),
+        };
+        if !done {
+            to.put(row, input(self.type_oid, text, self.typmod, ctx)?);
+        }
+        Ok(())
+    }
+    /// [`receive`] to a row.
+    #[inline]
+    pub fn put_message(&self, bytes: &[u8], ctx: &EvalContext, row: usize, to: &mut Vector) -> Result<()> {
+        let done = match self.form {
+            WrittenForm::Integers(kind, ..) => {
+                let word = match (kind, bytes.len()) {
+                    (IntegerKind::Int2, 2) => bytes.first_chunk().map(|b| i64::from(i16::from_be_bytes(*b))),
+                    (IntegerKind::Int4, 4) => bytes.first_chunk().map(|b| i64::from(i32::from_be_bytes(*b))),
+                    (IntegerKind::Int8, 8) => bytes.first_chunk().map(|b| i64::from_be_bytes(*b)),
+                    _ => None,
+                };
+                word.map(|word| to.put_integer(row, kind, word)).is_some()
+            }
+            WrittenForm::Texts(most) => {
+                bytes.len() <= most && to.put_bytes(row, BytesKind::Text, utf8(bytes)?.as_bytes())
+            }
+            WrittenForm::Values => is_received_plain(self.type_oid, bytes, self.typmod, |value| to.put(row, value)),
+        };
+        if !done {
+            to.put(row, receive(self.type_oid, bytes, self.typmod, ctx)?);
+        }
+        Ok(())
+    }
+}
+
 /// [`receive`] to where NULL is.
-pub fn receive_into(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext, out: &mut Datum) -> Result<()> {
+fn receive_into(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext, out: &mut Datum) -> Result<()> {
     match type_oid {
         TEXT => out.fill(Datum::Text(shared::text(utf8(bytes)?)?)),
         VARCHAR if fits(bytes, typmod) => out.fill(Datum::Text(shared::text(utf8(bytes)?)?)),
-        _ if is_received_plain(type_oid, bytes, typmod, out) => {}
+        _ if is_received_plain(type_oid, bytes, typmod, |value| out.fill(value)) => {}
         _ => out.fill(receive(type_oid, bytes, typmod, ctx)?),
     }
     Ok(())
@@ -43,9 +127,9 @@ fn keeps_micros(typmod: i32) -> bool {
 
 /// Writes the value of a plain text; false: it is none.
 #[inline]
-fn is_plain(type_oid: Oid, text: &str, typmod: i32, out: &mut Datum) -> bool {
+fn is_plain(type_oid: Oid, text: &str, typmod: i32, mut write: impl FnMut(Datum)) -> bool {
     let mut put = |value: Datum| {
-        out.fill(value);
+        write(value);
         true
     };
     match type_oid {
@@ -74,9 +158,9 @@ fn is_plain(type_oid: Oid, text: &str, typmod: i32, out: &mut Datum) -> bool {
 
 /// Writes a value that was sent as it is kept; false: it is none, or may be out of range.
 #[inline]
-fn is_received_plain(type_oid: Oid, bytes: &[u8], typmod: i32, out: &mut Datum) -> bool {
+fn is_received_plain(type_oid: Oid, bytes: &[u8], typmod: i32, mut write: impl FnMut(Datum)) -> bool {
     let mut put = |value: Datum| {
-        out.fill(value);
+        write(value);
         true
     };
     let four = || bytes.try_into().ok().map(i32::from_be_bytes);
@@ -87,6 +171,7 @@ fn is_received_plain(type_oid: Oid, bytes: &[u8], typmod: i32, out: &mut Datum) 
         INT2 => bytes.try_into().is_ok_and(|v| put(Datum::Int2(i16::from_be_bytes(v)))),
         NUMERIC => Numeric::receive_plain(bytes, typmod).is_some_and(|v| put(Datum::Numeric(Numeric::Short(v)))),
         FLOAT8 => eight().is_some_and(|v| put(Datum::Float8(f64::from_bits(v as u64)))),
+        BOOL => bytes.len() == 1 && put(Datum::Bool(bytes[0] != 0)),
         DATE => four().filter(|v| datetime::is_finite_date(*v)).is_some_and(|v| put(Datum::Date(v))),
         TIMESTAMP | TIMESTAMPTZ => {
             let moment = eight().filter(|v| keeps_micros(typmod) && datetime::check_timestamp(*v).is_ok());
@@ -159,10 +244,27 @@ mod tests {
         value.map_or_else(|e| format!("{:?} {}", e.sqlstate(), e.message()), |value| format!("{value:?}"))
     }
 
+    /// What is read of a value that is written behind a NULL and another value, to a column that has had others before.
+    fn of_column(mut write: impl FnMut(usize, &mut Vector) -> Result<()>) -> Result<Datum> {
+        let mut column = Vector::default();
+        for _ in 0..2 {
+            column.start(3);
+            column.put(0, Datum::Null);
+            write(1, &mut column)?;
+            write(2, &mut column)?;
+            assert!(column.is_null(0));
+        }
+        column.get(2)
+    }
+
     fn is_same_input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) {
         let mut quick = Datum::Null;
         let read = input_into(type_oid, text, typmod, ctx, &mut quick).map(|()| quick);
-        assert_eq!(told(read), told(input(type_oid, text, typmod, ctx)), "{text} as {type_oid}, modifier {typmod}");
+        let expected = told(input(type_oid, text, typmod, ctx));
+        assert_eq!(told(read), expected, "{text} as {type_oid}, modifier {typmod}");
+        let written = WrittenColumn::new(type_oid, typmod);
+        let read = of_column(|row, column| written.put_text(text, ctx, row, column));
+        assert_eq!(told(read), expected, "{text} in a column as {type_oid}, modifier {typmod}");
     }
 
     /// Both for the text and for what is sent of the value.
@@ -174,11 +276,11 @@ mod tests {
         for bytes in [&bytes[..], &bytes[..bytes.len().saturating_sub(1)], &[&bytes[..], &[0]].concat()] {
             let mut quick = Datum::Null;
             let read = receive_into(type_oid, bytes, typmod, ctx, &mut quick).map(|()| quick);
-            assert_eq!(
-                told(read),
-                told(receive(type_oid, bytes, typmod, ctx)),
-                "{bytes:?} as {type_oid}, modifier {typmod}"
-            );
+            let expected = told(receive(type_oid, bytes, typmod, ctx));
+            assert_eq!(told(read), expected, "{bytes:?} as {type_oid}, modifier {typmod}");
+            let written = WrittenColumn::new(type_oid, typmod);
+            let read = of_column(|row, column| written.put_message(bytes, ctx, row, column));
+            assert_eq!(told(read), expected, "{bytes:?} in a column as {type_oid}, modifier {typmod}");
         }
     }
 

@@ -44,7 +44,7 @@ pub struct ShortNumeric {
 
 /// The base-10000 digits of a short number, which take no memory of their own.
 #[derive(Clone, Copy)]
-pub(super) struct ShortGroups {
+pub(crate) struct ShortGroups {
     pub weight: i32,
     groups: [i16; GROUPS_MAX],
     from: u8,
@@ -171,7 +171,7 @@ impl ShortNumeric {
         let rounded = if i32::from(self.decimals()) == scale { self } else { self.with_scale(scale, true)? };
         rounded.is_below_power(precision - scale).then_some(rounded)
     }
-    pub(super) fn groups(self) -> ShortGroups {
+    pub(crate) fn groups(self) -> ShortGroups {
         let decimals = i32::from(self.decimals());
         let padding = (4 - decimals % 4) % 4;
         let behind = (decimals + padding) / 4;

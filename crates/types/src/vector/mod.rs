@@ -303,8 +303,43 @@ impl Vector {
         self.values = VectorValues::Datums((0..self.positions).map(value).collect());
     }
 
+    /// Writes the bytes of a row's value. False: the vector has values of another form, or no room, and nothing is written.
+    #[inline]
+    pub fn put_bytes(&mut self, row: usize, kind: BytesKind, value: &[u8]) -> bool {
+        self.take_bytes(kind);
+        let is_put = match &mut self.values {
+            VectorValues::Bytes(own, column) => *own == kind && column.put(row, value),
+            _ => false,
+        };
+        if is_put {
+            self.nulls.unset(row);
+        }
+        is_put
+    }
+    /// Writes an integer of this kind as the value of a row.
+    #[inline]
+    pub fn put_integer(&mut self, row: usize, kind: IntegerKind, word: i64) {
+        match &mut self.values {
+            VectorValues::Integers(own, words) if *own == kind => {
+                words[row] = word;
+                self.is_fresh = false;
+                self.nulls.unset(row);
+            }
+            _ => self.put_any(row, kind.datum(word)),
+        }
+    }
     /// Writes the value of a row. All vectors but constants are written so.
+    #[inline]
     pub fn put(&mut self, row: usize, value: Datum) {
+        // Most values have the form of those before them.
+        let is_number = !value.is_null() && !matches!(self.values, VectorValues::Datums(_) | VectorValues::Bytes(..));
+        if is_number && self.put_as_form(row, &value) {
+            self.nulls.unset(row);
+        } else {
+            self.put_any(row, value);
+        }
+    }
+    fn put_any(&mut self, row: usize, value: Datum) {
         if value.is_null() {
             self.nulls.set(row);
             if let VectorValues::Datums(values) = &mut self.values {
@@ -313,6 +348,10 @@ impl Vector {
             return;
         }
         self.nulls.unset(row);
+        if let VectorValues::Datums(values) = &mut self.values {
+            values[row] = value;
+            return;
+        }
         if !self.put_as_form(row, &value) {
             self.take_form(&value);
             if !self.put_as_form(row, &value) {
