@@ -42,12 +42,16 @@ pub(crate) struct ModifyState {
 /// have an error of its own that comes first. Err: at once, because there are no such rows or their errors do not
 /// matter.
 pub(super) fn rows_before_failure(m: &ModifyPlan, batch: &Batch, e: Error, cx: &ExecContext<'_>) -> Result<Error> {
-    let of_data = matches!(e.sqlstate().as_str().as_bytes(), [b'2', ..] | [b'P', ..]);
-    if m.statement.kind == DmlKind::Insert && batch.rows > 0 && of_data && !takes_rows_together(cx) {
+    if m.statement.kind == DmlKind::Insert && batch.rows > 0 && is_of_data(&e) && !takes_rows_together(cx) {
         Ok(e)
     } else {
         Err(e)
     }
+}
+
+/// Is the error one of values, rather than of the server, the client or a limit?
+pub(super) fn is_of_data(e: &Error) -> bool {
+    matches!(e.sqlstate().as_str().as_bytes(), [b'2', ..] | [b'P', ..])
 }
 
 /// COPY stores the lines that it has read together: the errors of all of them come before those of any index.
@@ -123,10 +127,7 @@ impl ModifyState {
             let failed = match self.input.fill(&mut batch, rt, cx) {
                 Ok(true) => None,
                 Ok(false) => break,
-                Err(e) if takes_rows_together(cx) => {
-                    self.check_batch(m, &batch, rt, cx)?;
-                    return Err(e);
-                }
+                Err(e) if takes_rows_together(cx) => return Err(self.first_error(m, &batch, e, rt, cx)),
                 Err(e) => Some(rows_before_failure(m, &batch, e, cx)?),
             };
             match m.statement.kind {

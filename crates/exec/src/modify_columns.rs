@@ -60,15 +60,16 @@ fn put_rids(places: &Vector, rows: Rows<'_>, rids: &mut Vec<RowId>) -> bool {
     true
 }
 
-/// Makes the bytes of rows; each row's id is still to be written.
-fn put_rows(m: &ModifyPlan, columns: &[&Vector], rows: Rows<'_>, s: &mut BatchScratch) -> Result<()> {
+/// Makes the bytes of rows; each row's id is still to be written. False: there are too many bytes for rows together.
+fn put_rows(m: &ModifyPlan, columns: &[&Vector], rows: Rows<'_>, s: &mut BatchScratch) -> Result<bool> {
     s.rows.clear();
     let mut start = 0;
     let ends = &mut s.rows.rows;
     encode_rows(&m.stored_as.descriptor, columns, rows, &mut s.rows.bytes, |end| {
         ends.push((RowId::default(), start, end as u32));
         start = end as u32;
-    })
+    })?;
+    Ok(u32::try_from(s.rows.bytes.len()).is_ok())
 }
 
 /// Has a column that must not be NULL one?
@@ -134,7 +135,9 @@ impl ModifyState {
         if has_missing_values(m, &columns, rows) {
             return Ok(false);
         }
-        put_rows(m, &columns, rows, s)?;
+        if !put_rows(m, &columns, rows, s)? {
+            return Ok(false);
+        }
         // What fails from here on is about all of them.
         cx.concerns(RowPlace::OfBatch(rows.len().saturating_sub(1)), false);
         s.rids.clear();
@@ -175,7 +178,9 @@ impl ModifyState {
             let old: Vec<&Vector> = m.old_columns.iter().map(old).collect();
             rows.try_each(|row| touched.put_position(m, ((&old, &new), row), s, rt, cx))?;
         }
-        put_rows(m, &new, rows, s)?;
+        if !put_rows(m, &new, rows, s)? {
+            return Ok(false);
+        }
         s.rows.rows.iter_mut().zip(&s.rids).for_each(|(row, rid)| row.0 = *rid);
         s.put_positions(batch.list());
         self.store_updates(m, (&touched, InputRows::Columns(batch)), s, rt, cx)?;

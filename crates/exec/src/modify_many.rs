@@ -12,7 +12,7 @@ use super::columns::ColumnBatch;
 use super::context::*;
 use super::expr::Evaluate;
 use super::index_changes::TouchedIndexes;
-use super::modify::{ModifyState, takes_rows_together};
+use super::modify::{ModifyState, is_of_data, takes_rows_together};
 use super::modify_row::{StoredRow, old_row, rid_of};
 use super::row_security::{check_stored, has_view_checks};
 use super::{index, write};
@@ -138,10 +138,9 @@ pub(super) fn stores_input(m: &ModifyPlan) -> bool {
 
 /// Appends the bytes of a new row.
 fn put_encoded(m: &ModifyPlan, values: &[Datum], rows: &mut RowBatch) -> Result<()> {
-    let start = rows.bytes.len() as u32;
+    let start = rows.bytes.len();
     row::encode_row(&m.stored_as.descriptor, values, &mut rows.bytes)?;
-    rows.rows.push((RowId::default(), start, rows.bytes.len() as u32));
-    Ok(())
+    rows.end_row(RowId::default(), start)
 }
 
 impl ModifyState {
@@ -167,18 +166,26 @@ impl ModifyState {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Checks the rows of COPY before one that could not be read: an error in one of them comes first, but for those that
-    /// an index would refuse, which are found when rows are stored.
-    pub(super) fn check_batch(
+    /// What is told if COPY's input cannot be read on: an error in a row before comes first, but for what an index would
+    /// refuse, which is found when rows are stored.
+    pub(super) fn first_error(
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
+        e: Error,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        Self::put_new_rows(m, (batch, false), &mut self.scratch, rt, cx)?;
-        cx.concerns_reading();
-        Ok(())
+    ) -> Error {
+        if !takes_rows_together(cx) || !is_of_data(&e) {
+            return e;
+        }
+        match Self::put_new_rows(m, (batch, false), &mut self.scratch, rt, cx) {
+            Ok(_) => {
+                cx.concerns_reading();
+                e
+            }
+            Err(earlier) => earlier,
+        }
     }
 
     /// Makes the bytes of new rows in `BatchScratch::rows`, and their values in `BatchScratch::kept` if those are to be
@@ -306,9 +313,9 @@ impl ModifyState {
             }
             write::complete(m, &mut s.values, rt, cx)?;
             touched.put_row(m, row, s, rt, cx)?;
-            let start = s.rows.bytes.len() as u32;
+            let start = s.rows.bytes.len();
             row::encode_row(&m.stored_as.descriptor, &s.values, &mut s.rows.bytes)?;
-            s.rows.rows.push((rid, start, s.rows.bytes.len() as u32));
+            s.rows.end_row(rid, start)?;
             s.positions.push(i as u32);
             if keep {
                 s.kept.append(&mut s.values);

@@ -10,7 +10,7 @@ use super::cascade;
 use super::constraint::ConstraintQueue;
 use super::context::*;
 use super::expr::Evaluate;
-use super::modify::{ModifyState, rows_before_failure, takes_rows_together};
+use super::modify::{ModifyState, is_of_data, rows_before_failure, takes_rows_together};
 use super::modify_row::{ProposedRow, RowElsewhere, StoredRow, TargetRow};
 use super::opened_partitions::opened;
 use super::partition::{self, FoundPartition, PartitionRoute};
@@ -29,6 +29,14 @@ use std::sync::Arc;
 
 /// Rows that are kept back, of all partitions together, and in bytes of what values hold themselves.
 const ROWS_KEPT_MAX: usize = 32 * 1024;
+
+/// What is done with rows that were kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeptRows {
+    Store,
+    /// Only an error is looked for that comes before that of an index: the statement fails anyway.
+    Check,
+}
 
 struct PartitionTarget {
     oid: Oid,
@@ -187,6 +195,8 @@ impl ModifyState {
             let failed = match self.input.fill(&mut batch, rt, cx) {
                 Ok(true) => None,
                 Ok(false) => break,
+                // Rows of batches before are kept back, too.
+                Err(e) if takes_rows_together(cx) && is_of_data(&e) => Some(e),
                 Err(e) => Some(rows_before_failure(m, &batch, e, cx)?),
             };
             match m.statement.kind {
@@ -199,17 +209,19 @@ impl ModifyState {
                     for i in 0..batch.rows {
                         cx.concerns(RowPlace::OfBatch(i), false);
                         if let Err(e) = self.insert_routed(table, batch.row(i), &mut values, rt, cx) {
-                            // The rows before this one are stored first, because an error in one of them comes first.
-                            self.store_kept(rt, cx)?;
+                            self.end_kept(rt, cx)?;
                             cx.concerns(RowPlace::OfBatch(i), false);
                             return Err(e);
                         }
                         self.partitions.rows_seen += 1;
                     }
-                    if failed.is_some() || self.partitions.rows_kept >= ROWS_KEPT_MAX {
-                        self.store_kept(rt, cx)?;
+                    if failed.is_some() {
+                        self.end_kept(rt, cx)?;
+                        cx.concerns_reading();
+                    } else if self.partitions.rows_kept >= ROWS_KEPT_MAX {
+                        self.store_kept(KeptRows::Store, rt, cx)?;
                     }
-                    if self.partitions.rows_kept == 0 {
+                    if self.partitions.rows_kept == 0 && failed.is_none() {
                         cx.concerns_none();
                     }
                 }
@@ -222,7 +234,7 @@ impl ModifyState {
             }
             first = false;
         }
-        self.store_kept(rt, cx)?;
+        self.store_kept(KeptRows::Store, rt, cx)?;
         self.end_partitions(m, cx)
     }
 
@@ -359,7 +371,7 @@ impl ModifyState {
         }
         match &target.plan.triggers {
             // BEFORE triggers may look for the rows before this one.
-            Some(triggers) if triggers.has_before_row => self.store_kept(rt, cx)?,
+            Some(triggers) if triggers.has_before_row => self.store_kept(KeptRows::Store, rt, cx)?,
             Some(_) => {}
             None if self.partitions.keep_rows_back => {
                 target.kept.append(values);
@@ -468,9 +480,15 @@ impl ModifyState {
         Ok(true)
     }
 
+    /// Ends a statement whose next row cannot be stored: an error in one of the rows that were kept comes first.
+    fn end_kept(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let what = if takes_rows_together(cx) { KeptRows::Check } else { KeptRows::Store };
+        self.store_kept(what, rt, cx)
+    }
+
     /// Stores the rows that were kept, a partition after the other. Of those with an error the statement's first raises
     /// it: once one has been found, the rows behind it do not matter.
-    fn store_kept(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn store_kept(&mut self, what: KeptRows, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if std::mem::take(&mut self.partitions.rows_kept) == 0 {
             return Ok(());
         }
@@ -484,7 +502,7 @@ impl ModifyState {
             let wanted = first.as_ref().map_or(numbers.len(), |f| numbers.partition_point(|n| *n < f.0));
             let refused = self.at_target(at, DmlKind::Insert, |state, plan| {
                 let width = plan.table.columns.len();
-                state.store_rows(plan, &mut kept[..wanted * width], rt, cx)
+                state.store_rows(plan, (what, &mut kept[..wanted * width]), rt, cx)
             })?;
             if let Some(refused) = refused {
                 first = Some((numbers[refused.row], refused));
@@ -500,11 +518,11 @@ impl ModifyState {
         Err(refused.error)
     }
 
-    /// Stores rows of a partition up to the first that has an error.
+    /// Stores rows of a partition up to the first that has an error, or looks for that one.
     fn store_rows(
         &mut self,
         plan: &ModifyPlan,
-        kept: &mut [Datum],
+        (what, kept): (KeptRows, &mut [Datum]),
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<RefusedRow>> {
@@ -515,16 +533,17 @@ impl ModifyState {
             s.rows.clear();
             s.rids.clear();
             for (n, values) in rows.chunks_mut(width).enumerate() {
-                let start = s.rows.bytes.len() as u32;
+                let start = s.rows.bytes.len();
                 let made = write::complete(plan, values, rt, cx)
-                    .and_then(|()| row::encode_row(&plan.stored_as.descriptor, values, &mut s.rows.bytes));
+                    .and_then(|()| row::encode_row(&plan.stored_as.descriptor, values, &mut s.rows.bytes))
+                    .and_then(|()| s.rows.end_row(RowId::default(), start));
                 if let Err(e) = made {
                     refused = Some(RefusedRow { row: n, error: e, is_stored: false });
                     break;
                 }
-                s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
             }
-            if refused.is_none() || !takes_rows_together(cx) {
+            let stores = what == KeptRows::Store;
+            if stores && (refused.is_none() || !takes_rows_together(cx)) {
                 cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
                 plan.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
                 assert!(s.rids.len() == s.rows.rows.len(), "each row that is stored has its id");

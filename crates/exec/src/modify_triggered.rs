@@ -61,7 +61,12 @@ impl ModifyState {
         }
         // A trigger may do what the next row's evaluation sees.
         let mut batch = Batch::with_max(m.statement.input_width, if plan.has_before_row { 1 } else { BATCH_ROWS });
-        while self.input.fill(&mut batch, rt, cx)? {
+        loop {
+            match self.input.fill(&mut batch, rt, cx) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(e) => return Err(self.first_error(m, &batch, e, rt, cx)),
+            }
             for i in 0..batch.rows {
                 cx.concerns(RowPlace::OfBatch(i), false);
                 match m.statement.kind {

@@ -3,7 +3,7 @@
 //! Must not know: how any of it is done.
 
 use crate::undo::record::CHUNK;
-use kilndb_base::{RowId, Severity};
+use kilndb_base::{Error, Result, RowId, Severity, sqlstate};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -191,6 +191,13 @@ impl RowBatch {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(row);
         self.rows.push((rid, start, self.bytes.len() as u32));
+    }
+    /// The row whose bytes were appended from `start` on. Error 54000: so many bytes cannot be told of.
+    pub fn end_row(&mut self, rid: RowId, start: usize) -> Result<()> {
+        let end = u32::try_from(self.bytes.len());
+        let end = end.map_err(|_| Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "rows stored together are too long"))?;
+        self.rows.push((rid, start as u32, end));
+        Ok(())
     }
     pub fn row(&self, index: usize) -> &[u8] {
         let Some(&(_, a, b)) = self.rows.get(index) else { return &[] };

@@ -14,9 +14,12 @@ use kilndb_types::vector::Vector;
 use kilndb_types::{Datum, EvalContext};
 use std::sync::Arc;
 
-/// Rows handed to the executor at once, and bytes of the input that they are read from: a row more may go beyond those.
+/// Rows handed to the executor at once, and bytes of the input that they are read from: a row more may go beyond those. Rows
+/// that indexes may refuse are stored as soon as PostgreSQL stores them (CopyMultiInsertInfoIsFull), since which error comes
+/// first depends on it.
 const BATCH_ROWS: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
+const TEXT_BYTES: usize = 65_535;
 const _: () = assert!(BATCH_ROWS <= SOURCE_ROWS);
 
 /// Bytes that a line may have: PostgreSQL's limit of an allocation.
@@ -400,6 +403,7 @@ impl CopySource<'_> {
             let Some((start, end)) = *field else {
                 self.converted = Some((i, Converted::Null));
                 check_null(column, eval)?;
+                self.converted = None;
                 out.put_null(i);
                 continue;
             };
@@ -562,13 +566,18 @@ fn valid_text(bytes: &[u8]) -> Result<&str> {
 }
 
 impl CopySource<'_> {
-    /// Reads up to so many rows. Returns how many, and what has failed behind them.
-    fn read_rows(&mut self, out: &mut impl ReadTarget, most: usize, eval: &EvalContext<'_>) -> (usize, Result<()>) {
+    /// Reads up to so many rows and about so many bytes. Returns how many, and what has failed behind them.
+    fn read_rows(
+        &mut self,
+        out: &mut impl ReadTarget,
+        (most, most_bytes): (usize, usize),
+        eval: &EvalContext<'_>,
+    ) -> (usize, Result<()>) {
         self.concern = SourceConcern::Reading;
         self.lines.begin_batch();
         let (mut rows, mut done) = (0, Ok(()));
         let start = self.consumed();
-        while !self.finished && rows < most && self.consumed() - start < BATCH_BYTES {
+        while !self.finished && rows < most && self.consumed() - start < most_bytes {
             let row = match self.options.format {
                 Format::Binary => self.binary_row(out, eval),
                 _ => self.line_row(out, eval),
@@ -594,7 +603,8 @@ impl RowSource for CopySource<'_> {
     fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
         // A trigger may do what the next line's evaluation sees.
         let most = if out.max == 1 { 1 } else { BATCH_ROWS.saturating_sub(out.rows) };
-        let (_, done) = self.read_rows(out, most, eval);
+        let most_bytes = if self.options.format == Format::Binary { BATCH_BYTES } else { TEXT_BYTES };
+        let (_, done) = self.read_rows(out, (most, most_bytes), eval);
         if done.is_err() {
             out.cancel_row();
             return done;
@@ -609,7 +619,7 @@ impl RowSource for CopySource<'_> {
             return Err(failed);
         }
         let mut out = FilledColumns { columns, rows: 0 };
-        let (rows, done) = self.read_rows(&mut out, BATCH_ROWS, eval);
+        let (rows, done) = self.read_rows(&mut out, (BATCH_ROWS, BATCH_BYTES), eval);
         match done {
             Err(e) if rows == 0 => return Err(e),
             Err(e) => self.failed = Some(e),
