@@ -15,11 +15,10 @@ pub use self::regression::RegressionSums;
 use self::regression::{Regr, regression};
 use crate::citext::CITEXT;
 use crate::functions::get;
-use crate::functions::limits;
 use crate::numeric::Numeric;
-use crate::vector::{self, Rows, Vector, VectorValues};
+use crate::vector::{Rows, Vector, VectorValues};
 use crate::{Array, Datum, EvalContext, key, oids::*};
-use kilndb_base::{Error, Oid, Result, shared, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -30,6 +29,7 @@ mod moving;
 mod numeric;
 mod partial;
 mod regression;
+mod strings;
 
 /// Defines aggregates: `fn name(types; oids) = accumulator;`. `scripts/function-table.py` reads the OIDs.
 macro_rules! aggregates {
@@ -462,68 +462,6 @@ impl Accumulator for BitAccumulator {
 }
 
 #[derive(Default)]
-struct StringAgg {
-    text: Option<String>,
-    bytes: Option<Vec<u8>>,
-}
-impl Accumulator for StringAgg {
-    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
-        match (first(args), args.get(1)) {
-            (Datum::Text(v), sep) => match &mut self.text {
-                Some(t) => {
-                    let sep = if let Some(Datum::Text(sep)) = sep { sep } else { "" };
-                    limits::room(t.len(), sep.len() + v.len())?;
-                    t.push_str(sep);
-                    t.push_str(v);
-                }
-                None => self.text = Some(v.to_string()),
-            },
-            (Datum::Bytea(v), sep) => match &mut self.bytes {
-                Some(t) => {
-                    let sep: &[u8] = if let Some(Datum::Bytea(sep)) = sep { sep } else { &[] };
-                    limits::room(t.len(), sep.len() + v.len())?;
-                    t.extend_from_slice(sep);
-                    t.extend_from_slice(v);
-                }
-                None => self.bytes = Some(v.to_vec()),
-            },
-            _ => {}
-        }
-        Ok(())
-    }
-    fn add_vectors(&mut self, rows: Rows<'_>, args: &[&Vector], ctx: &EvalContext) -> Result<()> {
-        let [text, separator] = args else { return self.add_each(rows, args, ctx) };
-        let (Some(texts), Some(separators)) = (vector::texts(text), vector::texts(separator)) else {
-            return self.add_each(rows, args, ctx);
-        };
-        rows.try_each(|row| {
-            if text.is_null(row) {
-                return Ok(());
-            }
-            let value = vector::text_of(texts.get(text.at(row)))?;
-            let Some(all) = &mut self.text else {
-                self.text = Some(value.to_string());
-                return Ok(());
-            };
-            let between = match separator.is_null(row) {
-                true => "",
-                false => vector::text_of(separators.get(separator.at(row)))?,
-            };
-            limits::room(all.len(), between.len() + value.len())?;
-            all.push_str(between);
-            all.push_str(value);
-            Ok(())
-        })
-    }
-    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        Ok(match (&self.text, &self.bytes) {
-            (Some(t), _) => Datum::Text(shared::text(t)?),
-            (_, Some(b)) => Datum::Bytea(shared::bytes(b)?),
-            _ => Datum::Null,
-        })
-    }
-}
-#[derive(Default)]
 struct ArrayAgg {
     element_type: Oid,
     rows: bool,
@@ -635,7 +573,7 @@ aggregates! {
     fn bit_and(_types; 2236, 2238, 2240, 2242) = bits(BitOperation::And);
     fn bit_or(_types; 2237, 2239, 2241, 2243) = bits(BitOperation::Or);
     fn bit_xor(_types; 6164, 6165, 6166, 6167) = bits(BitOperation::Xor);
-    fn string_agg(_types; 3538, 3545) = Box::new(StringAgg::default());
+    fn string_agg(_types; 3538, 3545) = Box::new(strings::StringAgg::default());
     fn array_agg(types;
         2335
     ) = Box::new(ArrayAgg { element_type: types.first().copied().unwrap_or(0), ..ArrayAgg::default() });
