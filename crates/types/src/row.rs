@@ -227,14 +227,15 @@ fn put_digits(v: &Numeric, digits: &NumericDigits<'_>, out: &mut Vec<u8>) {
         NumericKind::NegInf => 4,
     };
     out.push(head);
-    if head > 1 {
-        return;
+    if head <= 1 {
+        put_groups((digits.weight, v.dscale() as u16), digits.digits(), out);
     }
-    out.extend_from_slice(&(digits.weight as i16).to_le_bytes());
-    out.extend_from_slice(&(v.dscale() as u16).to_le_bytes());
-    for d in digits.digits() {
-        out.extend_from_slice(&d.to_le_bytes());
-    }
+}
+/// Appends a finite number's weight, scale and digits in base 10000.
+fn put_groups((weight, dscale): (i32, u16), groups: &[i16], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(weight as i16).to_le_bytes());
+    out.extend_from_slice(&dscale.to_le_bytes());
+    groups.iter().for_each(|group| out.extend_from_slice(&group.to_le_bytes()));
 }
 /// Appends what a row has of a short number, its length first.
 pub(crate) fn put_short(v: ShortNumeric, out: &mut Vec<u8>) {
@@ -242,9 +243,7 @@ pub(crate) fn put_short(v: ShortNumeric, out: &mut Vec<u8>) {
     let groups = digits.groups();
     put_varint(out, (NUMERIC_HEAD + 2 * groups.len()) as u64);
     out.push(u8::from(v.value() < 0));
-    out.extend_from_slice(&(digits.weight as i16).to_le_bytes());
-    out.extend_from_slice(&u16::from(v.decimals()).to_le_bytes());
-    groups.iter().for_each(|group| out.extend_from_slice(&group.to_le_bytes()));
+    put_groups((digits.weight, u16::from(v.decimals())), groups, out);
 }
 /// Bytes of a finite number before its digits.
 const NUMERIC_HEAD: usize = 1 + 2 + 2;

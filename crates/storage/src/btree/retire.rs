@@ -39,12 +39,7 @@ impl Relation {
         }
     }
     /// Marks an entry of a latched leaf. False: there is no room for a stamp.
-    pub(super) fn mark_retired(
-        &self,
-        txn: &mut Transaction,
-        page: &mut WriteGuard<'_>,
-        found: &FoundEntry<'_>,
-    ) -> Result<bool> {
+    fn mark_retired(&self, txn: &mut Transaction, page: &mut WriteGuard<'_>, found: &FoundEntry<'_>) -> Result<bool> {
         if found.stamp == 0 && node::room(page.page()) < STAMP_ROOM {
             return Ok(false);
         }

@@ -204,13 +204,9 @@ impl Relation {
         let (block, mut page) = self.latch_node(0, KeyAndRow(key, rid))?;
         let Some((idx, found)) = Relation::find_exact(&page.view(), KeyAndRow(key, rid)) else { return Ok(true) };
         if stamp.is_some_and(|a| found & ADDRESS != a) {
-            // Judged under the latch: a rollback restores the stamp before it ends.
-            let head = self.core.undo.head(&self.core.pool, found & ADDRESS)?;
-            return Ok(head.is_none_or(|h| self.core.xids.has_ended(h.xid)));
+            return self.is_stamp_final(found);
         }
-        if self.tree_changes.removed(key.len() + node::PLAIN_HEAD + node::SLOT, self.pages()) {
-            self.core.shrinks.push(self.id);
-        }
+        self.note_removal(key);
         let ops = [(self.target(block), PageOp::TreeRemove { idx })];
         match rollback {
             Some(step) => self.core.emit_compensate(self, step, &ops, &[0], &mut [&mut page])?,
@@ -222,6 +218,18 @@ impl Relation {
             self.unlink_empty(block)?;
         }
         Ok(true)
+    }
+    /// Has whoever gave an entry this stamp finished? Judged under the leaf's latch: a rollback restores the stamp before it
+    /// ends.
+    pub(super) fn is_stamp_final(&self, stamp: u64) -> Result<bool> {
+        let head = self.core.undo.head(&self.core.pool, stamp & ADDRESS)?;
+        Ok(head.is_none_or(|head| self.core.xids.has_ended(head.xid)))
+    }
+    /// Counts an entry that is about to be removed: the tree may be worth shrinking then.
+    pub(super) fn note_removal(&self, key: &[u8]) {
+        if self.tree_changes.removed(key.len() + node::PLAIN_HEAD + node::SLOT, self.pages()) {
+            self.core.shrinks.push(self.id);
+        }
     }
     /// Takes back the retirement or revival of an entry.
     pub(crate) fn entry_restamp(&self, key: &[u8], rid: u64, address: u64, old: u64, step: RollbackStep) -> Result<()> {

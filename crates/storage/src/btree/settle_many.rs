@@ -68,12 +68,7 @@ impl Relation {
             if stamp & ADDRESS == address {
                 return Ok(Settlement::Remove);
             }
-            // Judged under the latch: a rollback restores the stamp before it ends.
-            let is_ended = match self.core.undo.head(&self.core.pool, stamp & ADDRESS)? {
-                Some(head) => self.core.xids.has_ended(head.xid),
-                None => true,
-            };
-            Ok(if is_ended { Settlement::Keep } else { Settlement::InTheWay })
+            Ok(if self.is_stamp_final(stamp)? { Settlement::Keep } else { Settlement::InTheWay })
         };
         let mut rest = changes.iter().filter(|change| change.what == EntryChange::Retire).peekable();
         while rest.peek().is_some() {
@@ -120,9 +115,7 @@ impl Relation {
                     Settlement::Keep => {}
                     Settlement::Remove => {
                         settlement.steps.push((idx, None));
-                        if self.tree_changes.removed(change.key.len() + node::PLAIN_HEAD + node::SLOT, self.pages()) {
-                            self.core.shrinks.push(self.id);
-                        }
+                        self.note_removal(change.key);
                     }
                     Settlement::Restamp(old) => {
                         settlement.steps.push((idx, Some(node::build(change.key, change.rid, None, old))));

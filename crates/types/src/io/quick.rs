@@ -47,7 +47,7 @@ impl WrittenColumn {
             INT4 => WrittenForm::Integers(IntegerKind::Int4, i64::from(i32::MIN), i64::from(i32::MAX)),
             INT8 => WrittenForm::Integers(IntegerKind::Int8, i64::MIN, i64::MAX),
             TEXT => WrittenForm::Texts(usize::MAX),
-            VARCHAR => WrittenForm::Texts(usize::try_from(typmod - 4).unwrap_or(usize::MAX)),
+            VARCHAR => WrittenForm::Texts(longest(typmod)),
             _ => WrittenForm::Values,
         };
         WrittenColumn { type_oid, typmod, form }
@@ -115,9 +115,14 @@ fn receive_into(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext, out
     Ok(())
 }
 
+/// The most characters that a varchar may have.
+fn longest(typmod: i32) -> usize {
+    usize::try_from(i64::from(typmod) - 4).unwrap_or(usize::MAX)
+}
+
 /// No text has more characters than bytes.
 fn fits(text: &[u8], typmod: i32) -> bool {
-    typmod < 4 || text.len() as i64 <= i64::from(typmod) - 4
+    text.len() <= longest(typmod)
 }
 
 /// Microseconds are kept as they are.
