@@ -3,7 +3,8 @@
 //! The program's allocator tells of each block ([`allocated`], [`freed`]); the thread's present account takes note of it.
 //! Who suspends a computation puts its account aside with it ([`replace`]). An allocator cannot refuse: the program would
 //! end. So the computation is asked at its next look ([`check`]) and fails with 53200. A large block makes that look come
-//! before its next step, when hardly a page of the block has been touched.
+//! before its next step, when hardly a page of the block has been touched. Until then the block takes room from those who
+//! hold much, and is no reason to refuse those who hold little: its owner may be refused himself.
 //!
 //! How much one may hold is what nobody holds yet: who is alone gets one half of what there is, who holds little is
 //! let through when those who hold much are refused. (Dynamic thresholds, as for shared buffers in switches: Choudhury and
@@ -60,6 +61,8 @@ struct ThreadCounts {
     untold: Cell<i64>,
     /// The number of held bytes at which the computation has to look.
     look_at: Cell<i64>,
+    /// The bytes of large blocks that the computation has not looked at yet.
+    unlooked: Cell<i64>,
     /// What the thread has freed, but for little at a time, since somebody asked.
     freed: Cell<u64>,
     /// What the thread has allocated or freed, but for little at a time, since somebody asked.
@@ -75,6 +78,7 @@ crate::task_local! {
         below: Cell::new(-UNTOLD_BYTES),
         untold: Cell::new(0),
         look_at: Cell::new(LARGE_BYTES),
+        unlooked: Cell::new(0),
         freed: Cell::new(0),
         moved: Cell::new(0),
     } };
@@ -84,8 +88,9 @@ crate::task_local! {
 static SUM: AtomicI64 = AtomicI64::new(0);
 /// What they may hold together.
 static SUM_LIMIT: AtomicI64 = AtomicI64::new(i64::MAX);
-/// Whether all computations hold an eighth more than they may together: nobody is let through then, however little he
-/// holds.
+/// The part of the sum that is large blocks whose owners have not looked yet.
+static UNLOOKED: AtomicI64 = AtomicI64::new(0);
+/// What [`is_exhausted`] said last: a hint for those who hold little, who ask again before they are refused.
 static IS_EXHAUSTED: AtomicBool = AtomicBool::new(false);
 
 /// A block of so many bytes has been allocated by the calling thread.
@@ -121,7 +126,14 @@ fn tell(c: &ThreadCounts) {
     if change < 0 {
         c.freed.set(c.freed.get() + change.unsigned_abs());
     }
+    if change >= LARGE_BYTES {
+        set_unlooked(c, c.unlooked.get() + change);
+    }
     add_to_sum(change + c.untold.replace(0));
+    if change < 0 && c.unlooked.get() > 0 {
+        set_unlooked(c, (c.unlooked.get() + change).max(0));
+        add_to_sum(0);
+    }
     begin_telling(c, held);
     if held >= c.look_at.get() {
         c.look_at.set(held + LARGE_BYTES);
@@ -130,12 +142,34 @@ fn tell(c: &ThreadCounts) {
 }
 
 fn add_to_sum(bytes: i64) {
-    let sum = SUM.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    let limit = SUM_LIMIT.load(Ordering::Relaxed);
-    let is_exhausted = sum > limit.saturating_add(limit / 8);
+    SUM.fetch_add(bytes, Ordering::SeqCst);
+    let is_exhausted = is_exhausted();
     if is_exhausted != IS_EXHAUSTED.load(Ordering::Relaxed) {
         IS_EXHAUSTED.store(is_exhausted, Ordering::Relaxed);
     }
+}
+
+fn set_unlooked(c: &ThreadCounts, bytes: i64) {
+    UNLOOKED.fetch_add(bytes - c.unlooked.replace(bytes), Ordering::SeqCst);
+}
+
+/// The computation keeps what it has allocated: it has looked, or somebody else goes on with what it held.
+fn settle_unlooked(c: &ThreadCounts) {
+    if c.unlooked.get() != 0 {
+        set_unlooked(c, 0);
+        add_to_sum(0);
+    }
+}
+
+/// Whether all computations hold an eighth more than they may together, large blocks that are still to be judged left
+/// out: nobody is let through then, however little he holds.
+fn is_exhausted() -> bool {
+    let limit = SUM_LIMIT.load(Ordering::Relaxed);
+    // A block comes and goes in two steps: whichever of them are seen, it is not taken for one that was judged.
+    let unlooked_before = UNLOOKED.load(Ordering::SeqCst);
+    let sum = SUM.load(Ordering::SeqCst);
+    let unlooked = UNLOOKED.load(Ordering::SeqCst).max(unlooked_before);
+    sum.saturating_sub(unlooked) > limit.saturating_add(limit / 8)
 }
 
 fn begin_telling(c: &ThreadCounts, held: i64) {
@@ -147,6 +181,7 @@ fn begin_telling(c: &ThreadCounts, held: i64) {
 /// The thread counts for `next` from now on. Returns what it has counted for until now.
 pub fn replace(next: MemoryAccount) -> MemoryAccount {
     COUNTS.with(|c| {
+        settle_unlooked(c);
         let held = c.held.replace(next.held_bytes);
         let untold = c.untold.get() + held - c.told.get();
         c.untold.set(untold);
@@ -237,8 +272,9 @@ fn judge(wanted: i64, more: usize, limit: i64) -> Result<()> {
     }
     let more = more as i64;
     let free = SUM_LIMIT.load(Ordering::Relaxed).saturating_sub(SUM.load(Ordering::Relaxed)).saturating_sub(more);
-    let least = if IS_EXHAUSTED.load(Ordering::Relaxed) { 0 } else { LITTLE_BYTES };
+    let least = if is_exhausted() { 0 } else { LITTLE_BYTES };
     if wanted <= free.max(least) {
+        COUNTS.with(settle_unlooked);
         return Ok(());
     }
     Err(refused(wanted, more as usize, &format!("the server has {} kB left for all statements", free.max(0) >> 10)))
@@ -334,6 +370,38 @@ mod tests {
         replace(little);
         check().unwrap();
         freed(1000 + 111 * MB);
+        replace(before);
+        limit_sum(u64::MAX);
+    }
+
+    #[test]
+    fn a_block_that_is_not_judged_yet_refuses_nobody_who_holds_little() {
+        let _turn = alone(100 << 20);
+        let before = replace(EMPTY);
+        allocated(300 * MB);
+        std::thread::scope(|scope| {
+            let others = scope.spawn(|| {
+                allocated(1000);
+                check().unwrap();
+                allocated(2 * MB);
+                assert!(check().is_err(), "who holds much has no room");
+                freed(1000 + 2 * MB);
+            });
+            others.join().unwrap();
+        });
+        assert!(check().is_err());
+        freed(300 * MB);
+        assert_eq!(UNLOOKED.load(Ordering::Relaxed), 0);
+        // What has been let through is judged, as is what others go on with.
+        allocated(40 * MB);
+        assert_eq!(UNLOOKED.load(Ordering::Relaxed), 40 << 20);
+        check().unwrap();
+        assert_eq!(UNLOOKED.load(Ordering::Relaxed), 0);
+        allocated(300 * MB);
+        let large = replace(EMPTY);
+        assert!(is_exhausted());
+        replace(large);
+        freed(340 * MB);
         replace(before);
         limit_sum(u64::MAX);
     }

@@ -2,13 +2,18 @@
 //!
 //! Of a partition no more rows are kept than the functions look at: where they look at nothing behind the current row's
 //! peers, one part of the partition after the other is read, computed and given out; where frames of ROWS move, the rows that
-//! the next frame begins with stay for the next part.
+//! the next frame begins with stay for the next part. Otherwise the whole partition is kept: in memory up to work_mem, and
+//! then it is computed as a whole; beyond that in a temporary file, and computed as its rows are given out.
 
 mod aggregates;
 mod frames;
+mod functions;
+mod rows;
 
 use self::aggregates::FrameAggregate;
-use self::frames::{FrameEnd, FrameFinder, FrameOffsets, Partition, PeerPosition, has_offset};
+use self::frames::{FrameFinder, FrameOffsets, OrderValues, Partition, has_offset};
+use self::functions::{CurrentRow, FunctionReaders};
+use self::rows::{PartitionRows, move_values};
 use super::context::*;
 use super::expr::Evaluate;
 use super::sort::compare_values;
@@ -17,21 +22,19 @@ use kilndb_base::{Error, Result};
 use kilndb_bind::ir::FrameMode;
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{CFrameBound, Op, RunCondition, SortSpec, WindowFn, WindowPlan};
+use kilndb_spill::StoreCursor;
 use kilndb_types::Datum;
 use kilndb_types::functions::{FunctionKind, descriptor::WindowFunction};
 use std::cmp::Ordering;
 
 pub(crate) struct WindowState {
     pub unary: UnaryInput,
-    /// The number of values of one input row.
-    width: usize,
-    rows: Vec<Datum>,
-    /// How many rows there are in `rows`.
-    read: usize,
-    /// Of the rows from `first` on: their results.
+    rows: PartitionRows,
+    /// The results of the rows from `first` to the one before `computed`.
     results: Vec<Datum>,
     first: usize,
-    /// The row behind the last one that has results.
+    computed: usize,
+    /// The row behind the last one that can be computed.
     count: usize,
     next: usize,
     /// The next part is of the same partition.
@@ -50,8 +53,13 @@ pub(crate) struct WindowState {
     offsets: Option<FrameOffsets>,
     /// The keys of the partition that is read, where they are no columns.
     partition_keys: Vec<Datum>,
-    /// The aggregates, which go on from one part of a partition to the next.
+    /// The frames of the rows that are kept.
+    frames: Option<FrameFinder>,
+    /// The aggregates, which go on from one part of a partition to the next; for each function one, and what reads for it.
     aggregates: Vec<FrameAggregate>,
+    readers: Vec<FunctionReaders>,
+    /// Reads the rows that are given out.
+    given: StoreCursor,
 }
 
 /// The present row's numbers in its partition.
@@ -179,50 +187,17 @@ fn read_keys(
     Ok(is_same)
 }
 
-/// The row that the functions are computed for.
-struct CurrentRow<'a> {
-    plan: &'a WindowPlan,
-    partition: &'a Partition,
-    /// The values of all rows of the partition, so many of each.
-    rows: &'a [Datum],
-    width: usize,
-    place: PeerPosition,
-    /// The row's frame: the first row and the one behind the last.
-    frame: (usize, usize),
-}
-
-impl CurrentRow<'_> {
-    fn row(&self, i: usize) -> &[Datum] {
-        self.rows.get(i * self.width..(i + 1) * self.width).unwrap_or(&[])
-    }
-    /// Does EXCLUDE leave that row out of the frame? 1: the row itself, 2: its group, 3: its peers.
-    fn excludes(&self, other: usize) -> bool {
-        if self.plan.exclude == 0 {
-            return false;
-        }
-        let (start, end) = self.partition.group(self.place.group);
-        let is_peer = other >= start && other < end;
-        match self.plan.exclude {
-            1 => other == self.place.row,
-            2 => is_peer,
-            3 => is_peer && other != self.place.row,
-            _ => false,
-        }
-    }
-}
-
 impl WindowState {
     pub fn new(unary: UnaryInput) -> WindowState {
         WindowState {
-            width: match &unary.node.op {
+            rows: PartitionRows::new(match &unary.node.op {
                 Op::Window { input, .. } => input.width,
                 _ => 0,
-            },
+            }),
             unary,
-            rows: Vec::new(),
-            read: 0,
             results: Vec::new(),
             first: 0,
+            computed: 0,
             count: 0,
             next: 0,
             goes_on: false,
@@ -234,14 +209,17 @@ impl WindowState {
             groups_before: 0,
             offsets: None,
             partition_keys: Vec::new(),
+            frames: None,
             aggregates: Vec::new(),
+            readers: Vec::new(),
+            given: StoreCursor::default(),
         }
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         self.rows.clear();
         self.results.clear();
-        (self.read, self.first, self.count, self.next) = (0, 0, 0, 0);
+        (self.first, self.computed, self.count, self.next) = (0, 0, 0, 0);
         self.goes_on = false;
         self.offsets = None;
         self.partition_keys.clear();
@@ -250,6 +228,7 @@ impl WindowState {
         self.numbers = RowNumbers::default();
         self.most.clear();
         (self.rows_before, self.groups_before) = (0, 0);
+        self.frames = None;
         self.aggregates.clear();
     }
 
@@ -263,11 +242,13 @@ impl WindowState {
         if numbers_rows(plan) {
             return self.number_rows(plan, out, rt, cx);
         }
-        let (width, extra) = (self.width, plan.functions.len());
+        let extra = plan.functions.len();
         let slides = slides(plan);
         while !out.full() {
-            if self.next >= self.count {
-                if self.done || !self.next_part(plan, rt, cx)? {
+            if self.next >= self.computed {
+                if self.computed < self.count {
+                    self.compute_more(plan, rt, cx)?;
+                } else if self.done || !self.next_part(plan, rt, cx)? {
                     break;
                 }
                 continue;
@@ -277,15 +258,14 @@ impl WindowState {
             let results = (i - self.first) * extra..(i - self.first + 1) * extra;
             if !self.is_within(plan, &self.results[results.clone()]) {
                 // The functions do not sink again before the partition's end.
-                self.next = self.count;
+                (self.next, self.computed) = (self.count, self.count);
                 self.done |= plan.partition.is_empty();
                 continue;
             }
-            let row = &mut self.rows[i * width..(i + 1) * width];
-            match slides {
-                // Later frames begin with it.
-                true => out.data.extend_from_slice(row),
-                false => move_values(row, &mut out.data),
+            match slides || self.rows.is_spilled() {
+                // The results of later rows depend on it.
+                true => out.data.extend_from_slice(self.rows.row(i, &mut self.given, cx.io())?),
+                false => self.rows.take(i, &mut out.data),
             }
             move_values(&mut self.results[results], &mut out.data);
             out.end_row();
@@ -380,32 +360,31 @@ impl WindowState {
         };
         let slide = slides(plan).then(|| offsets.reach(plan));
         self.forget_rows(slide.map_or(0, |(back, _)| back.saturating_add(1)));
+        self.next = self.first;
         let mut part =
             Partition { rows_before: self.rows_before, groups_before: self.groups_before, ..Partition::default() };
-        let mut order = Vec::new();
+        let mut order = OrderValues::default();
         // So many rows at once that keeping those that stay costs little.
         let enough = slide.map(|(back, ahead)| back.max(BATCH_ROWS).saturating_add(ahead).saturating_add(self.first));
         let is_over = self.read_part(plan, &mut part, (&mut order, enough), rt, cx)?;
         self.count = match slide {
-            Some((_, ahead)) if !is_over => self.read - ahead,
-            _ => self.read,
+            Some((_, ahead)) if !is_over => self.rows.len() - ahead,
+            _ => self.rows.len(),
         };
-        self.next = self.first;
+        self.computed = self.first;
         self.goes_on = !is_over;
+        self.offsets = Some(offsets);
         if self.count == self.first {
             // The partition has ended where the last part did; others may follow.
-            self.offsets = Some(offsets);
             return Ok(!self.done);
         }
-        self.results.clear();
-        self.results.resize((self.count - self.first) * plan.functions.len(), Datum::Null);
         if begins || self.aggregates.is_empty() {
             self.aggregates = plan.functions.iter().map(|f| FrameAggregate::new(plan, f)).collect();
+            self.readers = plan.functions.iter().map(|_| FunctionReaders::default()).collect();
+            self.given = StoreCursor::default();
         }
-        let mut found = FrameFinder::new(plan, &part, &order);
-        self.compute((&mut found, &offsets), rt, cx)?;
-        self.offsets = Some(offsets);
         self.groups_before += part.bounds.len().saturating_sub(1);
+        self.frames = Some(FrameFinder::new(part, order));
         Ok(true)
     }
 
@@ -423,13 +402,8 @@ impl WindowState {
 
     /// Makes room for the next part: of the last one the last `kept` rows stay, and those that have no results yet.
     fn forget_rows(&mut self, kept: usize) {
-        let gone = if self.goes_on { self.count.saturating_sub(kept) } else { self.read };
-        if gone < self.read {
-            self.rows.drain(..gone * self.width);
-        } else {
-            self.rows.clear();
-        }
-        self.read -= gone;
+        let gone = if self.goes_on { self.count.saturating_sub(kept) } else { self.rows.len() };
+        self.rows.forget(gone);
         self.first = self.count.saturating_sub(gone);
         if self.goes_on {
             self.rows_before += gone;
@@ -445,7 +419,7 @@ impl WindowState {
         &mut self,
         plan: &WindowPlan,
         part: &mut Partition,
-        (order, enough): (&mut Vec<Datum>, Option<usize>),
+        (order, enough): (&mut OrderValues, Option<usize>),
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
@@ -453,157 +427,74 @@ impl WindowState {
         let needs_values = frames::frames_need_values(plan);
         let mut partitions = KeyChange::new(&plan.partition, std::mem::take(&mut self.partition_keys));
         let mut groups = KeyChange::new(&plan.order, Vec::new());
-        let width = self.width;
+        // What is read part by part is no more than that.
+        let budget_bytes = (!runs && enough.is_none()).then_some(cx.work_mem_bytes);
         let is_over = loop {
-            if enough.is_some_and(|enough| self.read >= enough) {
+            let read = self.rows.len();
+            if enough.is_some_and(|enough| read >= enough) {
                 break false;
             }
             if !self.has_row(rt, cx)? {
                 break true;
             }
             let row = self.unary.buffer.row(self.position);
-            let before = self.read.checked_sub(1).map(|at| &self.rows[at * width..(at + 1) * width]);
+            let before = self.rows.last();
             if !plan.partition.is_empty() && !partitions.is_same(before, row, rt, cx)? && before.is_some() {
                 break true;
             }
             let is_peer = has_groups && groups.is_same(before, row, rt, cx)?;
             if !is_peer {
-                if runs && self.read >= BATCH_ROWS {
+                if runs && read >= BATCH_ROWS {
                     break false;
                 }
                 if has_groups {
-                    part.bounds.push(self.read);
+                    part.bounds.push(read);
                 }
             }
             if let (true, Some(k)) = (needs_values, plan.order.first()) {
-                order.push(k.expr.eval(row, rt, cx)?);
+                order.push(k.expr.eval(row, rt, cx)?, cx)?;
             }
-            move_values(values_of(&mut self.unary.buffer, self.position), &mut self.rows);
-            self.read += 1;
+            self.rows.push(values_of(&mut self.unary.buffer, self.position), budget_bytes, cx.io())?;
             self.position += 1;
         };
         if has_groups {
-            part.bounds.push(self.read);
+            part.bounds.push(self.rows.len());
         }
-        part.rows = self.read;
+        part.rows = self.rows.len();
         self.partition_keys = partitions.keys;
         Ok(is_over)
     }
 
-    /// Computes the functions for the rows that are to have results.
-    fn compute(
-        &mut self,
-        (frames, offsets): (&mut FrameFinder<'_>, &FrameOffsets),
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        let (plan, partition) = (frames.plan, frames.partition);
+    /// Computes the functions for the rows that come next: for all that can be, or a few of those in a file.
+    fn compute_more(&mut self, plan: &WindowPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let (Some(frames), Some(offsets)) = (&mut self.frames, &self.offsets) else {
+            return Err(Error::internal("rows of a window without their frames"));
+        };
         let uses_frame = plan.functions.iter().any(uses_frame);
+        self.first = self.computed;
+        let end = if self.rows.is_spilled() { self.count.min(self.first + BATCH_ROWS) } else { self.count };
+        self.results.clear();
+        self.results.resize((end - self.first) * plan.functions.len(), Datum::Null);
         let mut results = self.results.iter_mut();
-        let mut place = PeerPosition { row: 0, group: 0 };
-        for row in self.first..self.count {
+        for row in self.first..end {
             if row % BATCH_ROWS == 0 {
                 cx.park.checkpoint()?;
             }
-            place.row = row;
-            if row >= partition.group(place.group).1 {
-                place.group += 1;
-            }
-            let mut frame = (row, row);
-            if uses_frame {
-                let start = frames.edge(&plan.start, &offsets.start, place, FrameEnd::Start, cx)?;
-                let end = frames.edge(&plan.end, &offsets.end, place, FrameEnd::End, cx)?;
-                frame = (start, end.max(start));
-            }
-            let current = CurrentRow { plan, partition, rows: &self.rows, width: self.width, place, frame };
-            for ((f, aggregate), result) in plan.functions.iter().zip(&mut self.aggregates).zip(&mut results) {
-                *result =
-                    if f.is_aggregate { aggregate.value(f, &current, rt, cx)? } else { current.function(f, rt, cx)? };
+            frames.go_to(row);
+            let frame = if uses_frame { frames.frame(plan, offsets, cx)? } else { (row, row) };
+            let (partition, place) = (&frames.partition, frames.place);
+            let current = CurrentRow { plan, partition, rows: &self.rows, place, frame };
+            let states = self.aggregates.iter_mut().zip(&mut self.readers);
+            for ((f, (aggregate, readers)), result) in plan.functions.iter().zip(states).zip(&mut results) {
+                *result = if f.is_aggregate {
+                    aggregate.value(f, &current, rt, cx)?
+                } else {
+                    current.function(f, readers, rt, cx)?
+                };
             }
         }
+        self.computed = end;
         Ok(())
-    }
-}
-
-impl CurrentRow<'_> {
-    /// The value of a function that is no aggregate.
-    fn function(&self, f: &WindowFn, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
-        let CurrentRow { plan, partition: p, place: PeerPosition { row: i, group }, frame, .. } = *self;
-        let total = p.rows;
-        let (rank, peer_end) = p.group(group);
-        let arg = |n: usize, at: usize, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Datum> {
-            match f.args.get(n) {
-                Some(e) => e.eval(self.row(at), rt, cx),
-                None => Ok(Datum::Null),
-            }
-        };
-        let Some(FunctionKind::Window(function)) = f.function else {
-            return Err(Error::unsupported(format!("window function {} is not supported", f.name)));
-        };
-        use WindowFunction as W;
-        Ok(match function {
-            W::RowNumber => Datum::Int8((p.rows_before + i + 1) as i64),
-            W::Rank => Datum::Int8((p.rows_before + rank + 1) as i64),
-            W::DenseRank => Datum::Int8((p.groups_before + group + 1) as i64),
-            W::PercentRank => Datum::Float8(if total <= 1 { 0.0 } else { rank as f64 / (total - 1) as f64 }),
-            W::CumeDist => Datum::Float8(peer_end as f64 / total as f64),
-            W::Ntile => {
-                let Datum::Int4(buckets) = arg(0, i, rt, cx)? else { return Ok(Datum::Null) };
-                if buckets <= 0 {
-                    return Err(Error::new(
-                        kilndb_base::SqlState::new("22014"),
-                        "argument of ntile must be greater than zero",
-                    ));
-                }
-                let (buckets, at) = (buckets as usize, i);
-                let (small, rest) = (total / buckets, total % buckets);
-                let wide = rest * (small + 1);
-                let n = if at < wide { at / (small + 1) } else { rest + (at - wide) / small.max(1) };
-                Datum::Int4(n as i32 + 1)
-            }
-            W::Lag
-            | W::LagWithOffset
-            | W::LagWithOffsetAndDefault
-            | W::Lead
-            | W::LeadWithOffset
-            | W::LeadWithOffsetAndDefault => {
-                let lag = matches!(function, W::Lag | W::LagWithOffset | W::LagWithOffsetAndDefault);
-                let offset = if f.args.len() > 1 {
-                    match arg(1, i, rt, cx)? {
-                        Datum::Int4(n) => i64::from(n),
-                        _ => return Ok(Datum::Null),
-                    }
-                } else {
-                    1
-                };
-                let at = i as i64 + if lag { -offset } else { offset };
-                if at >= 0 && at < total as i64 { arg(0, at as usize, rt, cx)? } else { arg(2, i, rt, cx)? }
-            }
-            W::FirstValue | W::LastValue | W::NthValue => {
-                let mut list = (frame.0..frame.1).filter(|j| !self.excludes(*j));
-                let at = match function {
-                    W::FirstValue => list.next(),
-                    W::LastValue => list.next_back(),
-                    _ => match arg(1, i, rt, cx)? {
-                        Datum::Int4(n) if n > 0 && plan.exclude == 0 => {
-                            Some(frame.0 + n as usize - 1).filter(|at| *at < frame.1)
-                        }
-                        Datum::Int4(n) if n > 0 => list.nth(n as usize - 1),
-                        Datum::Int4(_) => {
-                            return Err(Error::new(
-                                kilndb_base::SqlState::new("22016"),
-                                "argument of nth_value must be greater than zero",
-                            ));
-                        }
-                        _ => None,
-                    },
-                };
-                match at {
-                    Some(j) => arg(0, j, rt, cx)?,
-                    None => Datum::Null,
-                }
-            }
-        })
     }
 }
 
@@ -615,9 +506,4 @@ fn uses_frame(f: &WindowFn) -> bool {
 fn values_of(batch: &mut Batch, at: usize) -> &mut [Datum] {
     let width = batch.width;
     batch.data.get_mut(at * width..(at + 1) * width).unwrap_or(&mut [])
-}
-
-/// Nobody looks at the row again, so its values need not be copied.
-fn move_values(row: &mut [Datum], to: &mut Vec<Datum>) {
-    to.extend(row.iter_mut().map(std::mem::take));
 }

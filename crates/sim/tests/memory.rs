@@ -70,7 +70,7 @@ fn who_wants_too_much_is_refused_and_the_memory_goes_back() {
     let bench = Bench::start("memory-greedy");
     let engine = bench.server.engine_pid().expect("an engine");
     std::thread::scope(|scope| {
-        for first in 0..4 {
+        let greedy = (0..4).map(|first| {
             let mut client = bench.connect();
             scope.spawn(move || {
                 for n in 0..GREEDY.len() {
@@ -78,13 +78,18 @@ fn who_wants_too_much_is_refused_and_the_memory_goes_back() {
                     assert_eq!(state(&mut client, sql), "53200", "{sql}");
                     assert_eq!(client.integer("select 1").ok(), Some(1));
                 }
-            });
-        }
-        // Who wants little is served all the while.
-        let mut client = bench.connect();
-        for n in 0..200 {
-            let sum = client.integer(&format!("select sum(g) + {n} from generate_series(1, 1000) g"));
-            assert_eq!(sum.ok(), Some(500_500 + n));
+            })
+        });
+        let greedy: Vec<_> = greedy.collect();
+        // Who wants little is served all the while, whoever has just connected too.
+        let mut n = 0;
+        while n < 200 || greedy.iter().any(|thread| !thread.is_finished()) {
+            let mut client = bench.connect();
+            for _ in 0..20 {
+                let sum = client.integer(&format!("select sum(g) + {n} from generate_series(1, 1000) g"));
+                assert_eq!(sum.expect("an answer to who wants little"), 500_500 + n);
+                n += 1;
+            }
         }
     });
     assert_eq!(bench.server.engine_pid().ok(), Some(engine), "{}", bench.server.log_tail());

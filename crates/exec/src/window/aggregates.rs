@@ -5,12 +5,13 @@
 //!    ([`Accumulator::remove`]); otherwise, as with EXCLUDE, it is made anew from all rows of the frame.
 //! 2. The value is the same either way.
 
-use super::CurrentRow;
+use super::functions::CurrentRow;
 use crate::context::*;
 use crate::expr::Evaluate;
 use kilndb_base::{Error, Result};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{CFrameBound, WindowFn, WindowPlan};
+use kilndb_spill::StoreCursor;
 use kilndb_types::Datum;
 use kilndb_types::aggregates::Accumulator;
 use kilndb_types::functions::FunctionKind;
@@ -29,13 +30,27 @@ pub(super) struct FrameAggregate {
     /// How many rows were looked at since the last checkpoint.
     looked: usize,
     arguments: Vec<Datum>,
+    /// Reads the rows that come into the frame, and those that leave it.
+    coming: StoreCursor,
+    leaving: StoreCursor,
 }
 
 impl FrameAggregate {
     pub fn new(plan: &WindowPlan, f: &WindowFn) -> FrameAggregate {
         let moves = plan.exclude == 0 && !f.varies && !matches!(plan.start, CFrameBound::UnboundedPreceding);
         let grows = plan.exclude == 0 && f.outlives_value;
-        FrameAggregate { acc: None, start: 0, end: 0, value: None, moves, grows, looked: 0, arguments: Vec::new() }
+        FrameAggregate {
+            acc: None,
+            start: 0,
+            end: 0,
+            value: None,
+            moves,
+            grows,
+            looked: 0,
+            arguments: Vec::new(),
+            coming: StoreCursor::default(),
+            leaving: StoreCursor::default(),
+        }
     }
 
     /// The first `rows` rows are gone: the one behind them has the number 0 from here on. Of a frame that begins with the
@@ -64,7 +79,7 @@ impl FrameAggregate {
         }
         for row in self.end..end {
             if !current.excludes(row) {
-                self.take(f, current.row(row), rt, cx)?;
+                self.take(f, current, row, rt, cx)?;
             }
         }
         self.end = end;
@@ -95,7 +110,7 @@ impl FrameAggregate {
             return Ok(false);
         }
         for row in self.start..start {
-            if !self.take_out(f, current.row(row), rt, cx)? {
+            if !self.take_out(f, current, row, rt, cx)? {
                 return Ok(false);
             }
         }
@@ -139,18 +154,34 @@ impl FrameAggregate {
         Ok(Some(kept))
     }
 
-    fn take(&mut self, f: &WindowFn, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn take(
+        &mut self,
+        f: &WindowFn,
+        current: &CurrentRow<'_>,
+        row: usize,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         self.look(cx)?;
         let Some(acc) = &mut self.acc else { return Ok(()) };
+        let row = current.rows.row(row, &mut self.coming, cx.io())?;
         match Self::arguments(&mut self.arguments, f, row, rt, cx)? {
             Some(values) => acc.add(values, &cx.eval),
             None => Ok(()),
         }
     }
 
-    fn take_out(&mut self, f: &WindowFn, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn take_out(
+        &mut self,
+        f: &WindowFn,
+        current: &CurrentRow<'_>,
+        row: usize,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         self.look(cx)?;
         let Some(acc) = &mut self.acc else { return Ok(false) };
+        let row = current.rows.row(row, &mut self.leaving, cx.io())?;
         match Self::arguments(&mut self.arguments, f, row, rt, cx)? {
             Some(values) => acc.remove(values, &cx.eval),
             None => Ok(true),

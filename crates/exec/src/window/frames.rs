@@ -5,10 +5,11 @@ use crate::expr::Evaluate;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::FrameMode;
 use kilndb_plan::{CFrameBound, SortSpec, WindowPlan};
+use kilndb_spill::{RowStore, StoreCursor};
 use kilndb_types::{Datum, key, oids};
 use std::cmp::Ordering;
 
-/// A partition, or groups of peers of one that follow each other.
+/// A partition, or groups of peers of one that follow each other. The bounds of its groups stay in memory.
 #[derive(Default)]
 pub(super) struct Partition {
     pub rows: usize,
@@ -91,7 +92,7 @@ fn check_offset(b: &CFrameBound, d: &Datum, which: &str) -> Result<()> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum FrameEnd {
+enum FrameEnd {
     /// The frame's first row.
     Start,
     /// The row behind its last.
@@ -105,96 +106,131 @@ pub(super) struct PeerPosition {
     pub group: usize,
 }
 
-/// Finds the frames of a partition's rows.
-pub(super) struct FrameFinder<'a> {
-    pub plan: &'a WindowPlan,
-    pub partition: &'a Partition,
-    /// Values of the ORDER BY expression of all rows, where they are needed.
-    order: &'a [Datum],
-    /// The rows whose values are not NULL: nulls are together at one end.
+/// The values of the ORDER BY expression of a partition's rows. Those that are NULL are together at one end.
+#[derive(Default)]
+pub(super) struct OrderValues {
+    values: Option<RowStore>,
+    /// The rows whose values are not NULL.
     known: (usize, usize),
-    /// Where the last RANGE frame started and ended: the next one's edges are mostly near.
-    near: [usize; 2],
 }
 
-impl<'a> FrameFinder<'a> {
-    pub fn new(plan: &'a WindowPlan, partition: &'a Partition, order: &'a [Datum]) -> FrameFinder<'a> {
-        let nulls = |at_start: bool| match at_start {
-            true => order.partition_point(Datum::is_null),
-            false => order.partition_point(|d| !d.is_null()),
-        };
-        let from = if order.first().is_some_and(Datum::is_null) { nulls(true) } else { 0 };
-        let to = if from == 0 && order.last().is_some_and(Datum::is_null) { nulls(false) } else { order.len() };
-        FrameFinder { plan, partition, order, known: (from, to), near: [from; 2] }
+impl OrderValues {
+    pub fn push(&mut self, value: Datum, cx: &ExecContext<'_>) -> Result<()> {
+        let values = self.values.get_or_insert_with(|| RowStore::new(1, cx.work_mem_bytes / 8));
+        let row = values.len();
+        if !value.is_null() {
+            self.known.1 = row + 1;
+        } else if self.known.1 == 0 {
+            self.known.0 = row + 1;
+        }
+        values.push(&[value], cx.io())
+    }
+    /// The first row that has a value and the row behind the last.
+    fn known(&self) -> (usize, usize) {
+        (self.known.0, self.known.1.max(self.known.0))
+    }
+    fn value<'v>(&'v self, row: usize, reader: &'v mut StoreCursor, cx: &ExecContext<'_>) -> Result<&'v Datum> {
+        let values = self.values.as_ref().map_or(Ok(&[][..]), |values| values.row(row, reader, cx.io()))?;
+        values.first().ok_or_else(|| Error::internal("a row of a window without the value that orders it"))
+    }
+}
+
+/// Finds the frames of a partition's rows, one row after the other.
+pub(super) struct FrameFinder {
+    pub partition: Partition,
+    order: OrderValues,
+    /// The row whose frame was found last.
+    pub place: PeerPosition,
+    /// Where the last RANGE frame started and ended: the next one's edges are mostly near.
+    near: [usize; 2],
+    /// Of the values that order the rows: the row's own, and those at the edges.
+    own: StoreCursor,
+    edges: [StoreCursor; 2],
+}
+
+/// One end of a frame.
+#[derive(Clone, Copy)]
+struct Edge<'a> {
+    bound: &'a CFrameBound,
+    offset: &'a Datum,
+    which: FrameEnd,
+}
+
+impl FrameFinder {
+    pub fn new(partition: Partition, order: OrderValues) -> FrameFinder {
+        let near = [order.known().0; 2];
+        let place = PeerPosition { row: 0, group: 0 };
+        FrameFinder { partition, order, place, near, own: StoreCursor::default(), edges: Default::default() }
     }
 
-    /// The first row of the frame of a row, or the row behind its last.
-    pub fn edge(
-        &mut self,
-        b: &CFrameBound,
-        offset: &Datum,
-        place: PeerPosition,
-        which: FrameEnd,
-        cx: &ExecContext<'_>,
-    ) -> Result<usize> {
-        let (plan, p, i) = (self.plan, self.partition, place.row);
-        let n = match offset {
+    /// Goes on to a row behind the present one, or to itself.
+    pub fn go_to(&mut self, row: usize) {
+        self.place.row = row;
+        while row >= self.partition.group(self.place.group).1 && row < self.partition.rows {
+            self.place.group += 1;
+        }
+    }
+
+    /// The row's frame: the first row and the one behind the last.
+    pub fn frame(&mut self, plan: &WindowPlan, offsets: &FrameOffsets, cx: &ExecContext<'_>) -> Result<(usize, usize)> {
+        let start = Edge { bound: &plan.start, offset: &offsets.start, which: FrameEnd::Start };
+        let end = Edge { bound: &plan.end, offset: &offsets.end, which: FrameEnd::End };
+        let start = self.edge(plan, start, cx)?;
+        Ok((start, self.edge(plan, end, cx)?.max(start)))
+    }
+
+    /// The first row of the row's frame, or the row behind its last.
+    fn edge(&mut self, plan: &WindowPlan, edge: Edge<'_>, cx: &ExecContext<'_>) -> Result<usize> {
+        let (p, PeerPosition { row: i, group }, which) = (&self.partition, self.place, edge.which);
+        let n = match edge.offset {
             Datum::Int8(n) => *n,
             _ => 0,
         };
-        let following = matches!(b, CFrameBound::Following(_));
-        let n = if following { n } else { -n };
-        Ok(match (b, plan.mode) {
+        let n = if matches!(edge.bound, CFrameBound::Following(_)) { n } else { -n };
+        Ok(match (edge.bound, plan.mode) {
             (CFrameBound::UnboundedPreceding, _) => 0,
             (CFrameBound::UnboundedFollowing, _) => p.rows,
             (CFrameBound::CurrentRow, FrameMode::Rows) => i + usize::from(which == FrameEnd::End),
-            (CFrameBound::CurrentRow, _) => self.edge_of_peers(place, which),
+            (CFrameBound::CurrentRow, _) => self.edge_of_peers(which),
             (_, FrameMode::Rows) => {
                 let at = (i as i64).saturating_add(n).saturating_add(i64::from(which == FrameEnd::End));
                 at.clamp(0, p.rows as i64) as usize
             }
             (_, FrameMode::Groups) => {
-                let wanted = (place.group as i64).saturating_add(n).saturating_add(i64::from(which == FrameEnd::End));
+                let wanted = (group as i64).saturating_add(n).saturating_add(i64::from(which == FrameEnd::End));
                 p.group(usize::try_from(wanted).unwrap_or(0)).0
             }
-            (_, FrameMode::Range) => self.range_edge(offset, place, which, following, cx)?,
+            (_, FrameMode::Range) => self.range_edge(plan, edge, cx)?,
         })
     }
 
-    fn edge_of_peers(&self, place: PeerPosition, which: FrameEnd) -> usize {
-        let (start, end) = self.partition.group(place.group);
+    fn edge_of_peers(&self, which: FrameEnd) -> usize {
+        let (start, end) = self.partition.group(self.place.group);
         if which == FrameEnd::Start { start } else { end }
     }
 
     /// The edge of a RANGE frame whose bound is so far from a row, in the order or against it.
-    fn range_edge(
-        &mut self,
-        offset: &Datum,
-        place: PeerPosition,
-        which: FrameEnd,
-        following: bool,
-        cx: &ExecContext<'_>,
-    ) -> Result<usize> {
-        let (plan, order) = (self.plan, self.order);
+    fn range_edge(&mut self, plan: &WindowPlan, edge: Edge<'_>, cx: &ExecContext<'_>) -> Result<usize> {
         let Some(k) = plan.order.first() else { return Ok(self.partition.rows) };
-        if order[place.row].is_null() {
-            return Ok(self.edge_of_peers(place, which));
+        let value = self.order.value(self.place.row, &mut self.own, cx)?;
+        if value.is_null() {
+            return Ok(self.edge_of_peers(edge.which));
         }
-        let up = following != k.descending;
+        let up = matches!(edge.bound, CFrameBound::Following(_)) != k.descending;
         let f = if up { plan.range_plus } else { plan.range_minus };
         let Some(f) = f else {
             return Err(Error::unsupported(
                 "RANGE with offset PRECEDING/FOLLOWING is not supported for this column type",
             ));
         };
-        let limit = f(&cx.eval, &[order[place.row].clone(), offset.clone()])?;
-        let (first, end) = self.known;
-        let is_start = which == FrameEnd::Start;
-        let near = self.near[usize::from(!is_start)];
-        let at = first_not(self.known, near, |row| {
-            let side = side_of(k, &order[row], &limit);
-            if is_start { side == Ordering::Less } else { side != Ordering::Greater }
-        });
+        let limit = f(&cx.eval, &[value.clone(), edge.offset.clone()])?;
+        let (first, end) = self.order.known();
+        let is_start = edge.which == FrameEnd::Start;
+        let (order, reader) = (&self.order, &mut self.edges[usize::from(!is_start)]);
+        let at = first_not((first, end), self.near[usize::from(!is_start)], |row| {
+            let side = side_of(k, order.value(row, reader, cx)?, &limit);
+            Ok(if is_start { side == Ordering::Less } else { side != Ordering::Greater })
+        })?;
         self.near[usize::from(!is_start)] = at;
         Ok(match is_start {
             true if at >= end => self.partition.rows,
@@ -220,14 +256,14 @@ fn side_of(k: &SortSpec, value: &Datum, limit: &Datum) -> Ordering {
 
 /// The first row that does not meet the test, which all rows meet up to some row, and none from there on. It is looked for
 /// from the row `near` on in steps that double, so that a near one is found soon.
-fn first_not((first, end): (usize, usize), near: usize, test: impl Fn(usize) -> bool) -> usize {
+fn first_not((first, end): (usize, usize), near: usize, mut test: impl FnMut(usize) -> Result<bool>) -> Result<usize> {
     let near = near.clamp(first, end);
     let (mut low, mut high) = (first, near);
-    if near == first || test(near - 1) {
+    if near == first || test(near - 1)? {
         (low, high) = (near, end);
         let mut step = 1;
         while low + step < end {
-            if !test(low + step - 1) {
+            if !test(low + step - 1)? {
                 high = low + step - 1;
                 break;
             }
@@ -237,9 +273,9 @@ fn first_not((first, end): (usize, usize), near: usize, test: impl Fn(usize) -> 
     }
     while low < high {
         let middle = low + (high - low) / 2;
-        if test(middle) { low = middle + 1 } else { high = middle }
+        if test(middle)? { low = middle + 1 } else { high = middle }
     }
-    low
+    Ok(low)
 }
 
 /// Microseconds of a date's beginning; the infinities stay what they are.
@@ -260,7 +296,8 @@ mod tests {
         for (first, end) in [(0, 0), (0, 1), (3, 40)] {
             for edge in first..=end {
                 for near in 0..end + 3 {
-                    assert_eq!(first_not((first, end), near, |row| row < edge), edge, "{first} {end} {near}");
+                    let found = first_not((first, end), near, |row| Ok(row < edge)).unwrap();
+                    assert_eq!(found, edge, "{first} {end} {near}");
                 }
             }
         }

@@ -3,7 +3,8 @@
 //! With 4 kB pages of memory each random row costs the processor walks through page tables, on a virtual machine twice
 //! as long. A huge page spares them, but is 2 MB or nothing: so a range of the page file becomes one when at least half
 //! of its pages are resident. The others are holes: blocks that a relation has not used yet, undo that has gone. They
-//! take memory without being resident, and count with what is resident before another range is gathered.
+//! take memory without being resident, and count with what is resident before another range is gathered. A range of which
+//! nothing is resident becomes a huge page at once when somebody begins to read page after page of it.
 //!
 //! Invariants
 //! 1. A range asks for huge pages only while it is one; before memory of it is given back, it stops asking: else the
@@ -16,7 +17,7 @@
 use super::*;
 use crate::reserve::HUGE_PAGE_BYTES as HUGE_BYTES;
 
-const PAGES: usize = HUGE_BYTES / PAGE;
+pub(super) const PAGES: usize = HUGE_BYTES / PAGE;
 /// Ranges looked at, and made huge pages of, in one round: each copies 2 MB.
 const LOOKED_AT: usize = 64;
 /// How many ranges a round looks at while there seems to be nothing to do. Each look reads 2 kB, which displaces from
@@ -111,6 +112,17 @@ impl Pool {
         }
     }
 
+    /// How many huge pages there are.
+    #[cfg(test)]
+    pub(crate) fn huge_ranges(&self) -> usize {
+        (0..self.dense.is_huge.count()).filter(|range| self.dense.is_huge.get(*range).load(Relaxed) != 0).count()
+    }
+
+    /// Is any page of a range resident?
+    fn is_any_resident(&self, range: usize) -> bool {
+        (range * PAGES..(range + 1) * PAGES).any(|page| self.states.get(page).load(Relaxed) & STATE != EVICTED)
+    }
+
     /// The pages of a range that are not resident.
     fn holes(&self, range: usize) -> impl Iterator<Item = usize> + '_ {
         let first = range * PAGES;
@@ -125,6 +137,42 @@ impl Pool {
                 return self.scatter(range);
             }
         }
+    }
+
+    /// Someone who reads many pages of a table is about to read this one into memory. If it is the first of a range of which
+    /// nothing is resident, the others will follow, so the range becomes a huge page: one that is given as a whole costs a
+    /// fraction of what its small pages do one by one, and gathering them later.
+    pub(super) fn expect_dense(&self, pid: u32) {
+        let range = pid as usize / PAGES;
+        if !(pid as usize).is_multiple_of(PAGES) {
+            return;
+        }
+        let ranges = self.file_pages.load(Acquire) as usize / PAGES;
+        let is_whole = range < ranges;
+        if !is_whole || self.dense.is_off.load(Relaxed) || self.dense.has(pid) {
+            return;
+        }
+        let taken = self.resident() + self.dense.holes.load(Relaxed) + PAGES;
+        let has_room = taken + self.capacity / 8 < self.capacity;
+        if self.is_any_resident(range) || !has_room && !self.scatter_empty(ranges) {
+            return;
+        }
+        if self.dense.is_huge.get(range).swap(1, AcqRel) != 0 {
+            return;
+        }
+        self.dense.holes.fetch_add(PAGES, Relaxed);
+        if self.memory.expect_dense(range * HUGE_BYTES, HUGE_BYTES).is_err() {
+            self.scatter(range);
+        }
+    }
+
+    /// Gives the memory of a huge page back that has nothing but holes, as a dropped table leaves it. False: none was found.
+    fn scatter_empty(&self, ranges: usize) -> bool {
+        let mut looked_at = (0..(4 * LOOKED_AT).min(ranges)).map(|_| self.dense.next.fetch_add(1, Relaxed) % ranges);
+        let is_empty =
+            |range: &usize| self.dense.is_huge.get(*range).load(Relaxed) != 0 && !self.is_any_resident(*range);
+        let found = looked_at.find(is_empty);
+        found.inspect(|range| self.scatter(*range)).is_some()
     }
 
     /// Notes that a page has become resident.
@@ -157,18 +205,19 @@ impl Pool {
             return;
         }
         self.memory.stop_gathering(range * HUGE_BYTES, HUGE_BYTES);
-        let mut released = 0;
-        for page in self.holes(range) {
-            let state = self.states.get(page);
+        let is_latched = |page: &usize| {
+            let state = self.states.get(*page);
             let now = state.load(Relaxed);
-            if now & STATE == EVICTED && state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok()
-            {
-                self.memory.forget(page * PAGE, PAGE);
-                self.set_evicted(page as u32);
-                released += 1;
-            }
-        }
-        self.dense.fewer_holes(released);
+            let latched = (now & !STATE) | LATCHED;
+            now & STATE == EVICTED && state.compare_exchange(now, latched, Acquire, Relaxed).is_ok()
+        };
+        // Nothing is waited for while they are latched.
+        let latched: Vec<usize> = self.holes(range).filter(is_latched).collect();
+        let bytes = |run: &[usize]| run[0] * PAGE..(run[0] + run.len()) * PAGE;
+        let runs: Vec<_> = latched.chunk_by(|a, b| a + 1 == *b).map(bytes).collect();
+        self.memory.forget_all(&runs);
+        latched.iter().for_each(|page| self.set_evicted(*page as u32));
+        self.dense.fewer_holes(latched.len());
     }
 }
 

@@ -46,6 +46,19 @@ const SLACK: usize = 256;
 /// Of so many pages that a long pass finds missing, one takes the place of another (bimodal insertion, Qureshi et al.,
 /// ISCA 2007).
 const PASSED_PER_KEPT: u32 = 16;
+/// Pages that a long pass finds in memory are counted so many at a time.
+const VISITS_TOLD: u32 = 16;
+
+/// A pass over all pages of a table, by its size.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PassSize {
+    /// Not worth a thought.
+    Small,
+    /// Huge pages of memory are filled by it; all of it comes to stay at once.
+    Medium,
+    /// More than a quarter of the pool.
+    Large,
+}
 
 /// Whether a page that was read is the one that belongs there.
 pub(crate) enum PageVerdict {
@@ -70,11 +83,14 @@ pub(crate) struct Pool {
     /// For each page of a heap how many rows it has, if everybody sees all of them: the number plus one, with the page's
     /// version in the high 48 bits. It holds as long as the page has that version.
     settled: LazyArray<AtomicU64>,
+    /// For each page the number of the visit at which it was last read past the pool; 0: never.
+    passed_at: LazyArray<AtomicU32>,
     free_frames: Mutex<Vec<u32>>,
     capacity: usize,
     resident: AtomicUsize,
-    /// How many pages might have passed the pool.
-    passed: AtomicU32,
+    /// How many pages have come into memory, and how many passes over large tables have looked at, from one on. It wraps
+    /// around.
+    visits: AtomicU32,
     hand: AtomicUsize,
     dense: dense::HugePageRanges,
     file: Arc<dyn File>,
@@ -144,10 +160,11 @@ impl Pool {
             frames: LazyArray::new(frame_count)?,
             frame_of: LazyArray::new(pages)?,
             settled: LazyArray::new(pages)?,
+            passed_at: LazyArray::new(pages)?,
             free_frames: Mutex::new((0..frame_count as u32).rev().collect()),
             capacity,
             resident: AtomicUsize::new(0),
-            passed: AtomicU32::new(0),
+            visits: AtomicU32::new(1),
             hand: AtomicUsize::new(0),
             dense: dense::HugePageRanges::new(memory_bytes, huge_pages)?,
             file,
@@ -224,12 +241,14 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::read`], for whoever reads far more pages than he can expect to find here when he comes again. While the
-    /// pool is full, most pages that are not in memory are read past it, so that they push nothing out
-    /// (docs/decisions/0067).
-    pub(crate) fn read_passing<R>(&self, pid: u32, mut f: impl FnMut(PageView) -> R) -> Result<R> {
+    /// As [`Pool::read`], for a pass over all pages of a table. Most pages of a large one that are not in memory are read
+    /// past it at first, so that they push nothing out and need no memory (docs/decisions/0067).
+    pub(crate) fn read_passing<R>(&self, pid: u32, size: PassSize, mut f: impl FnMut(PageView) -> R) -> Result<R> {
+        if size == PassSize::Small {
+            return self.read(pid, f);
+        }
         let before = self.state(pid).load(Acquire);
-        if before & STATE == EVICTED && self.is_passed() {
+        if before & STATE == EVICTED && size == PassSize::Large && self.is_passed(pid) {
             let mut page: Box<PageBytes> = Box::new([0; PAGE]);
             let outcome = self.read_page(pid, &mut page).map(|()| f(PageView::of(&page)));
             // Whoever takes a page into memory changes its word, and its file is written only while it is there. The word is
@@ -241,21 +260,39 @@ impl Pool {
                 return outcome;
             }
         }
+        if before & STATE == EVICTED {
+            self.expect_dense(pid);
+        } else if size == PassSize::Large && pid.is_multiple_of(VISITS_TOLD) {
+            // One by one, threads that scan together would have the counter from each other at each page.
+            self.visits.fetch_add(VISITS_TOLD, Relaxed);
+        }
         self.read(pid, f)
     }
-    /// With so many pages the pool counts as full: the background writer lets go of pages before all frames are taken.
-    fn full_from(&self) -> usize {
-        self.capacity - self.capacity / 8
+    /// What a pass over so many pages means for the pool.
+    pub(crate) fn pass_size(&self, pages: u32) -> PassSize {
+        match pages as usize {
+            pages if pages > self.capacity / 4 => PassSize::Large,
+            pages if pages >= dense::PAGES => PassSize::Medium,
+            _ => PassSize::Small,
+        }
     }
-    /// Could so many pages be in memory together?
-    pub(crate) fn has_room_for(&self, pages: u32) -> bool {
-        pages as usize <= self.full_from()
-    }
-    /// Does the next page that is not in memory pass by? One of [`PASSED_PER_KEPT`] is kept, so that pages that are read
-    /// again and again come to stay.
-    fn is_passed(&self) -> bool {
-        let is_full = self.resident.load(Relaxed) >= self.full_from();
-        is_full && !self.lenient.load(Relaxed) && !self.passed.fetch_add(1, Relaxed).is_multiple_of(PASSED_PER_KEPT)
+    /// Does a page that is not in memory pass by? It comes to stay if it has passed a short while ago: had it stayed then, it
+    /// would probably still be here. So does one of [`PASSED_PER_KEPT`], for tables that are larger than the pool and are
+    /// read again and again, and what comes while there is little in memory.
+    fn is_passed(&self, pid: u32) -> bool {
+        if self.resident.load(Relaxed) < self.capacity / 4 || self.lenient.load(Relaxed) {
+            return false;
+        }
+        let now = self.visits.load(Relaxed);
+        let passed_at = self.passed_at.get(pid as usize);
+        let last = passed_at.load(Relaxed);
+        let is_back_soon = last != 0 && now.wrapping_sub(last) < self.capacity as u32;
+        if is_back_soon || now.is_multiple_of(PASSED_PER_KEPT) {
+            return false;
+        }
+        passed_at.store(now.max(1), Relaxed);
+        self.visits.fetch_add(1, Relaxed);
+        true
     }
 
     /// The version of a page that is in memory and not latched.
@@ -449,6 +486,7 @@ impl Pool {
                 self.frame_of.get(pid as usize).store(frame, Relaxed);
                 self.enter_dense(pid);
                 self.resident.fetch_add(1, Relaxed);
+                self.visits.fetch_add(1, Relaxed);
                 self.stats.buffers_alloc.fetch_add(1, Relaxed);
                 return;
             }

@@ -244,13 +244,14 @@ impl Relation {
         self.core.pool.read(self.pid(block)?, |v| v.is(crate::page::KIND_HEAP, id, block).then(|| f(v)))
     }
     /// As [`Relation::items`], in a pass over all blocks.
-    fn items_passing<R>(&self, block: u32, mut f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
+    pub(super) fn items_passing<R>(&self, block: u32, mut f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
         let (pool, pages) = (&self.core.pool, self.pages());
-        if block >= pages || pool.has_room_for(pages) {
-            return self.items(block, f);
+        if block >= pages {
+            return Ok(None);
         }
         let id = self.id;
-        pool.read_passing(self.pid(block)?, |v| v.is(crate::page::KIND_HEAP, id, block).then(|| f(v)))
+        let look = |v: PageView| v.is(crate::page::KIND_HEAP, id, block).then(|| f(v));
+        pool.read_passing(self.pid(block)?, pool.pass_size(pages), look)
     }
     /// Visible rows of one block (as of its current contents). Scan: for block in 0..pages().
     pub fn scan_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
