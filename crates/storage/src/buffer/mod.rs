@@ -45,7 +45,9 @@ const VERSION_ONE: u64 = 1 << 8;
 const SLACK: usize = 256;
 /// Of so many pages that a long pass finds missing, one takes the place of another (bimodal insertion, Qureshi et al.,
 /// ISCA 2007).
-const PASSED_PER_KEPT: u32 = 16;
+const ONE_KEPT: u32 = 16;
+/// The same of pages that passed before, though not so short a while ago that they would still be here.
+const ONE_KEPT_LATER: u32 = 4;
 /// Pages that a long pass finds in memory are counted so many at a time.
 const VISITS_TOLD: u32 = 16;
 
@@ -277,8 +279,8 @@ impl Pool {
         }
     }
     /// Does a page that is not in memory pass by? It comes to stay if it has passed a short while ago: had it stayed then, it
-    /// would probably still be here. So does one of [`PASSED_PER_KEPT`], for tables that are larger than the pool and are
-    /// read again and again, and what comes while there is little in memory.
+    /// would probably still be here. So does one of [`ONE_KEPT_LATER`] or [`ONE_KEPT`], for tables that do not fit into the
+    /// pool, or not with others, and are read again and again; and what comes while there is little in memory.
     fn is_passed(&self, pid: u32) -> bool {
         if self.resident.load(Relaxed) < self.capacity / 4 || self.lenient.load(Relaxed) {
             return false;
@@ -286,8 +288,13 @@ impl Pool {
         let now = self.visits.load(Relaxed);
         let passed_at = self.passed_at.get(pid as usize);
         let last = passed_at.load(Relaxed);
-        let is_back_soon = last != 0 && now.wrapping_sub(last) < self.capacity as u32;
-        if is_back_soon || now.is_multiple_of(PASSED_PER_KEPT) {
+        let visits_since = if last == 0 { usize::MAX } else { now.wrapping_sub(last) as usize };
+        let one_of = match visits_since / self.capacity {
+            0 => 1,
+            1 => ONE_KEPT_LATER,
+            _ => ONE_KEPT,
+        };
+        if now.is_multiple_of(one_of) {
             return false;
         }
         passed_at.store(now.max(1), Relaxed);
