@@ -79,7 +79,7 @@ impl FrameAggregate {
         }
         for row in self.end..end {
             if !current.excludes(row) {
-                self.take(f, current, row, rt, cx)?;
+                self.change(f, current, (row, true), rt, cx)?;
             }
         }
         self.end = end;
@@ -110,7 +110,7 @@ impl FrameAggregate {
             return Ok(false);
         }
         for row in self.start..start {
-            if !self.take_out(f, current, row, rt, cx)? {
+            if !self.change(f, current, (row, false), rt, cx)? {
                 return Ok(false);
             }
         }
@@ -154,35 +154,21 @@ impl FrameAggregate {
         Ok(Some(kept))
     }
 
-    fn take(
+    /// A row comes into the frame, or leaves it. False: it cannot be taken out.
+    fn change(
         &mut self,
         f: &WindowFn,
         current: &CurrentRow<'_>,
-        row: usize,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        self.look(cx)?;
-        let Some(acc) = &mut self.acc else { return Ok(()) };
-        let row = current.rows.row(row, &mut self.coming, cx.io())?;
-        match Self::arguments(&mut self.arguments, f, row, rt, cx)? {
-            Some(values) => acc.add(values, &cx.eval),
-            None => Ok(()),
-        }
-    }
-
-    fn take_out(
-        &mut self,
-        f: &WindowFn,
-        current: &CurrentRow<'_>,
-        row: usize,
+        (row, comes): (usize, bool),
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         self.look(cx)?;
-        let Some(acc) = &mut self.acc else { return Ok(false) };
-        let row = current.rows.row(row, &mut self.leaving, cx.io())?;
+        let Some(acc) = &mut self.acc else { return Ok(comes) };
+        let reader = if comes { &mut self.coming } else { &mut self.leaving };
+        let row = current.rows.row(row, reader, cx.io())?;
         match Self::arguments(&mut self.arguments, f, row, rt, cx)? {
+            Some(values) if comes => acc.add(values, &cx.eval).map(|()| true),
             Some(values) => acc.remove(values, &cx.eval),
             None => Ok(true),
         }
