@@ -132,7 +132,6 @@ fn tell(c: &ThreadCounts) {
     add_to_sum(change + c.untold.replace(0));
     if change < 0 && c.unlooked.get() > 0 {
         set_unlooked(c, (c.unlooked.get() + change).max(0));
-        add_to_sum(0);
     }
     begin_telling(c, held);
     if held >= c.look_at.get() {
@@ -143,21 +142,25 @@ fn tell(c: &ThreadCounts) {
 
 fn add_to_sum(bytes: i64) {
     SUM.fetch_add(bytes, Ordering::SeqCst);
+    renew_hint();
+}
+
+fn set_unlooked(c: &ThreadCounts, bytes: i64) {
+    UNLOOKED.fetch_add(bytes - c.unlooked.replace(bytes), Ordering::SeqCst);
+    renew_hint();
+}
+
+fn renew_hint() {
     let is_exhausted = is_exhausted();
     if is_exhausted != IS_EXHAUSTED.load(Ordering::Relaxed) {
         IS_EXHAUSTED.store(is_exhausted, Ordering::Relaxed);
     }
 }
 
-fn set_unlooked(c: &ThreadCounts, bytes: i64) {
-    UNLOOKED.fetch_add(bytes - c.unlooked.replace(bytes), Ordering::SeqCst);
-}
-
 /// The computation keeps what it has allocated: it has looked, or somebody else goes on with what it held.
 fn settle_unlooked(c: &ThreadCounts) {
     if c.unlooked.get() != 0 {
         set_unlooked(c, 0);
-        add_to_sum(0);
     }
 }
 

@@ -10,9 +10,8 @@ mod frames;
 mod functions;
 mod rows;
 
-use self::aggregates::FrameAggregate;
 use self::frames::{FrameFinder, FrameOffsets, OrderValues, Partition, has_offset};
-use self::functions::{CurrentRow, FunctionReaders};
+use self::functions::{CurrentRow, FunctionState};
 use self::rows::{PartitionRows, move_values};
 use super::context::*;
 use super::expr::Evaluate;
@@ -55,9 +54,8 @@ pub(crate) struct WindowState {
     partition_keys: Vec<Datum>,
     /// The frames of the rows that are kept.
     frames: Option<FrameFinder>,
-    /// The aggregates, which go on from one part of a partition to the next; for each function one, and what reads for it.
-    aggregates: Vec<FrameAggregate>,
-    readers: Vec<FunctionReaders>,
+    /// Of each function, from one part of a partition to the next.
+    states: Vec<FunctionState>,
     /// Reads the rows that are given out.
     given: StoreCursor,
 }
@@ -210,8 +208,7 @@ impl WindowState {
             offsets: None,
             partition_keys: Vec::new(),
             frames: None,
-            aggregates: Vec::new(),
-            readers: Vec::new(),
+            states: Vec::new(),
             given: StoreCursor::default(),
         }
     }
@@ -229,7 +226,7 @@ impl WindowState {
         self.most.clear();
         (self.rows_before, self.groups_before) = (0, 0);
         self.frames = None;
-        self.aggregates.clear();
+        self.states.clear();
     }
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -346,8 +343,7 @@ impl WindowState {
         Ok(())
     }
 
-    /// Reads the next partition, or as much of it as can be computed, and computes the functions for it; false: there is
-    /// none.
+    /// Reads the next partition, or as much of it as can be computed; false: there is none.
     fn next_part(&mut self, plan: &WindowPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
         let begins = !self.goes_on;
         // Of no rows nobody asks for offsets.
@@ -378,9 +374,8 @@ impl WindowState {
             // The partition has ended where the last part did; others may follow.
             return Ok(!self.done);
         }
-        if begins || self.aggregates.is_empty() {
-            self.aggregates = plan.functions.iter().map(|f| FrameAggregate::new(plan, f)).collect();
-            self.readers = plan.functions.iter().map(|_| FunctionReaders::default()).collect();
+        if begins || self.states.is_empty() {
+            self.states = plan.functions.iter().map(|f| FunctionState::new(plan, f)).collect();
             self.given = StoreCursor::default();
         }
         self.groups_before += part.bounds.len().saturating_sub(1);
@@ -407,7 +402,7 @@ impl WindowState {
         self.first = self.count.saturating_sub(gone);
         if self.goes_on {
             self.rows_before += gone;
-            self.aggregates.iter_mut().for_each(|a| a.renumber(gone));
+            self.states.iter_mut().for_each(|state| state.renumber(gone));
         } else {
             (self.rows_before, self.groups_before) = (0, 0);
         }
@@ -484,13 +479,8 @@ impl WindowState {
             let frame = if uses_frame { frames.frame(plan, offsets, cx)? } else { (row, row) };
             let (partition, place) = (&frames.partition, frames.place);
             let current = CurrentRow { plan, partition, rows: &self.rows, place, frame };
-            let states = self.aggregates.iter_mut().zip(&mut self.readers);
-            for ((f, (aggregate, readers)), result) in plan.functions.iter().zip(states).zip(&mut results) {
-                *result = if f.is_aggregate {
-                    aggregate.value(f, &current, rt, cx)?
-                } else {
-                    current.function(f, readers, rt, cx)?
-                };
+            for ((f, state), result) in plan.functions.iter().zip(&mut self.states).zip(&mut results) {
+                *result = state.value(f, &current, rt, cx)?;
             }
         }
         self.computed = end;

@@ -67,17 +67,16 @@ impl ReservedMemory {
     }
     /// Puts the contents of a range (aligned to huge pages) together in huge pages, as far as the system has any.
     pub fn gather(&self, offset: usize, len: usize) -> std::io::Result<()> {
-        assert!(offset + len <= self.len);
         self.expect_dense(offset, len)?;
         self.advise(offset, len, libc::MADV_COLLAPSE)
     }
     /// Makes a range (aligned to huge pages) use them for memory that it is given from now on, as far as the system has any.
     pub(crate) fn expect_dense(&self, offset: usize, len: usize) -> std::io::Result<()> {
-        assert!(offset + len <= self.len);
         self.advise(offset, len, libc::MADV_HUGEPAGE)
     }
     /// Gives advice about a range of the mapping that changes no contents.
     fn advise(&self, offset: usize, len: usize, advice: libc::c_int) -> std::io::Result<()> {
+        assert!(offset + len <= self.len);
         // SAFETY: within the mapping; the contents stay what they are, for whoever reads or writes them meanwhile too.
         match unsafe { libc::madvise(self.ptr.add(offset).cast(), len, advice) } {
             0 => Ok(()),
@@ -86,9 +85,8 @@ impl ReservedMemory {
     }
     /// Makes the range use small pages for memory that it is given from now on.
     pub(crate) fn stop_gathering(&self, offset: usize, len: usize) {
-        assert!(offset + len <= self.len);
-        // SAFETY: within the mapping; nothing but what the system does later depends on it.
-        unsafe { libc::madvise(self.ptr.add(offset).cast(), len, libc::MADV_NOHUGEPAGE) };
+        // A system that refuses has no huge pages.
+        let _ = self.advise(offset, len, libc::MADV_NOHUGEPAGE);
     }
     /// Gives the memory of a range (whole 4 kB pages) back.
     pub fn forget(&self, offset: usize, len: usize) {

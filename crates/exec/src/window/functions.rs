@@ -1,5 +1,6 @@
-//! The window functions that are no aggregates.
+//! The functions of a window, and those that are no aggregates.
 
+use super::aggregates::FrameAggregate;
 use super::frames::{Partition, PeerPosition};
 use super::rows::PartitionRows;
 use crate::context::*;
@@ -18,6 +19,39 @@ pub(super) struct CurrentRow<'a> {
     pub place: PeerPosition,
     /// The row's frame: the first row and the one behind the last.
     pub frame: (usize, usize),
+}
+
+/// What is kept of a function from one row to the next.
+pub(super) enum FunctionState {
+    Aggregate(FrameAggregate),
+    Other(FunctionReaders),
+}
+
+impl FunctionState {
+    pub fn new(plan: &WindowPlan, f: &WindowFn) -> FunctionState {
+        match f.is_aggregate {
+            true => FunctionState::Aggregate(FrameAggregate::new(plan, f)),
+            false => FunctionState::Other(FunctionReaders::default()),
+        }
+    }
+    /// The first `rows` rows are gone.
+    pub fn renumber(&mut self, rows: usize) {
+        if let FunctionState::Aggregate(aggregate) = self {
+            aggregate.renumber(rows);
+        }
+    }
+    pub fn value(
+        &mut self,
+        f: &WindowFn,
+        current: &CurrentRow<'_>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Datum> {
+        match self {
+            FunctionState::Aggregate(aggregate) => aggregate.value(f, current, rt, cx),
+            FunctionState::Other(readers) => current.function(f, readers, rt, cx),
+        }
+    }
 }
 
 /// What a function reads its arguments with: of the current row, and of others.
@@ -44,7 +78,7 @@ impl CurrentRow<'_> {
     }
 
     /// The value of a function that is no aggregate.
-    pub fn function(
+    fn function(
         &self,
         f: &WindowFn,
         readers: &mut FunctionReaders,

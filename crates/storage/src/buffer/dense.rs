@@ -23,6 +23,8 @@ const LOOKED_AT: usize = 64;
 /// How many ranges a round looks at while there seems to be nothing to do. Each look reads 2 kB, which displaces from
 /// the cache what sessions need.
 const LOOKED_AT_IDLE: usize = 1;
+/// Ranges looked at for one that is a huge page without a resident page: mostly the first page of each tells.
+const LOOKED_AT_FOR_ROOM: usize = 4 * LOOKED_AT;
 const GATHERED: usize = 1;
 const MOST_HOLES: usize = PAGES / 2;
 /// After this many refusals in a row, none because memory is short, the system is taken to have no huge pages. A single
@@ -73,10 +75,10 @@ impl Pool {
         if ranges == 0 || self.dense.is_off.load(Relaxed) {
             return;
         }
-        let taken = self.resident() + self.dense.holes.load(Relaxed);
+        let taken = self.taken();
         if taken + self.capacity / 8 >= self.capacity {
             if taken + self.capacity / 16 >= self.capacity && self.dense.holes.load(Relaxed) > 0 {
-                self.scatter_one(ranges);
+                self.scatter_first(LOOKED_AT.min(ranges), |range| self.holes(range).next().is_some());
             }
             return;
         }
@@ -129,14 +131,18 @@ impl Pool {
         (first..first + PAGES).filter(|page| self.states.get(*page).load(Relaxed) & STATE == EVICTED)
     }
 
-    /// Scatters one huge page that has holes, if there is one among those looked at next.
-    fn scatter_one(&self, ranges: usize) {
-        for _ in 0..LOOKED_AT.min(ranges) {
-            let range = self.dense.next.fetch_add(1, Relaxed) % ranges;
-            if self.dense.is_huge.get(range).load(Relaxed) != 0 && self.holes(range).next().is_some() {
-                return self.scatter(range);
-            }
-        }
+    /// How many pages have memory: those that are resident, and the holes of huge pages.
+    fn taken(&self) -> usize {
+        self.resident() + self.dense.holes.load(Relaxed)
+    }
+
+    /// Scatters the first huge page that meets the test, among so many `ranges` of the file that are looked at next. False:
+    /// there is none.
+    fn scatter_first(&self, ranges: usize, is_wanted: impl Fn(usize) -> bool) -> bool {
+        let all = self.file_pages.load(Acquire) as usize / PAGES;
+        let mut looked_at = (0..ranges).map(|_| self.dense.next.fetch_add(1, Relaxed) % all);
+        let found = looked_at.find(|range| self.dense.is_huge.get(*range).load(Relaxed) != 0 && is_wanted(*range));
+        found.inspect(|range| self.scatter(*range)).is_some()
     }
 
     /// Someone who reads many pages of a table is about to read this one into memory. If it is the first of a range of which
@@ -148,13 +154,16 @@ impl Pool {
             return;
         }
         let ranges = self.file_pages.load(Acquire) as usize / PAGES;
-        let is_whole = range < ranges;
-        if !is_whole || self.dense.is_off.load(Relaxed) || self.dense.has(pid) {
+        // The last range of the file may not be whole.
+        if range >= ranges || self.dense.is_off.load(Relaxed) || self.dense.has(pid) {
             return;
         }
-        let taken = self.resident() + self.dense.holes.load(Relaxed) + PAGES;
-        let has_room = taken + self.capacity / 8 < self.capacity;
-        if self.is_any_resident(range) || !has_room && !self.scatter_empty(ranges) {
+        if self.is_any_resident(range) {
+            return;
+        }
+        let has_room = self.taken() + PAGES + self.capacity / 8 < self.capacity;
+        // A huge page without a resident page, as a dropped table leaves it, makes room for one.
+        if !has_room && !self.scatter_first(LOOKED_AT_FOR_ROOM.min(ranges), |range| !self.is_any_resident(range)) {
             return;
         }
         if self.dense.is_huge.get(range).swap(1, AcqRel) != 0 {
@@ -164,15 +173,6 @@ impl Pool {
         if self.memory.expect_dense(range * HUGE_BYTES, HUGE_BYTES).is_err() {
             self.scatter(range);
         }
-    }
-
-    /// Gives the memory of a huge page back that has nothing but holes, as a dropped table leaves it. False: none was found.
-    fn scatter_empty(&self, ranges: usize) -> bool {
-        let mut looked_at = (0..(4 * LOOKED_AT).min(ranges)).map(|_| self.dense.next.fetch_add(1, Relaxed) % ranges);
-        let is_empty =
-            |range: &usize| self.dense.is_huge.get(*range).load(Relaxed) != 0 && !self.is_any_resident(*range);
-        let found = looked_at.find(is_empty);
-        found.inspect(|range| self.scatter(*range)).is_some()
     }
 
     /// Notes that a page has become resident.
@@ -212,11 +212,8 @@ impl Pool {
             now & STATE == EVICTED && state.compare_exchange(now, latched, Acquire, Relaxed).is_ok()
         };
         // Nothing is waited for while they are latched.
-        let latched: Vec<usize> = self.holes(range).filter(is_latched).collect();
-        let bytes = |run: &[usize]| run[0] * PAGE..(run[0] + run.len()) * PAGE;
-        let runs: Vec<_> = latched.chunk_by(|a, b| a + 1 == *b).map(bytes).collect();
-        self.memory.forget_all(&runs);
-        latched.iter().for_each(|page| self.set_evicted(*page as u32));
+        let latched: Vec<u32> = self.holes(range).filter(is_latched).map(|page| page as u32).collect();
+        self.give_back(&latched);
         self.dense.fewer_holes(latched.len());
     }
 }

@@ -93,12 +93,17 @@ impl Pool {
     fn let_go(&self, victims: &mut Vec<(u32, usize, u64)>) -> usize {
         victims.sort_unstable();
         victims.iter().for_each(|&(pid, ..)| self.leave_dense(pid));
-        let bytes = |run: &[(u32, usize, u64)]| run[0].0 as usize * PAGE..(run[0].0 as usize + run.len()) * PAGE;
-        let runs: Vec<_> = victims.chunk_by(|a, b| a.0 + 1 == b.0).map(bytes).collect();
-        self.memory.forget_all(&runs);
-        victims.iter().for_each(|&(pid, ..)| self.set_evicted(pid));
+        self.give_back(&victims.iter().map(|&(pid, ..)| pid).collect::<Vec<_>>());
         self.stats.count(self.object, IoEvent::Evict, victims.len() as u64, (victims.len() * PAGE) as u64);
         victims.drain(..).filter(|&(_, index, entry)| self.free_frame(index, entry)).count()
+    }
+    /// The memory of pages that the caller has latched, in ascending order, goes back to the system; they are evicted, and
+    /// not latched any more.
+    pub(super) fn give_back(&self, latched: &[u32]) {
+        let bytes = |run: &[u32]| run[0] as usize * PAGE..(run[0] as usize + run.len()) * PAGE;
+        let runs: Vec<_> = latched.chunk_by(|a, b| a + 1 == *b).map(bytes).collect();
+        self.memory.forget_all(&runs);
+        latched.iter().for_each(|pid| self.set_evicted(*pid));
     }
     pub(super) fn free_frame(&self, index: usize, entry: u64) -> bool {
         let empty = entry & !u64::from(u32::MAX);

@@ -9,6 +9,7 @@
 use super::lock::mode_of;
 use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, PIECE};
 use crate::api::{Fetched, Isolation, RowBatch, RowLockMode};
+use crate::buffer::PassSize;
 use crate::directory::Relation;
 use crate::page::{PageView, at};
 use crate::ssi::Reader;
@@ -236,22 +237,20 @@ impl Relation {
         }
     }
     /// Calls `f` for each row item of the block: slot, word, payload. Restarts when the page changed meanwhile.
-    pub(super) fn items<R>(&self, block: u32, mut f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
+    pub(super) fn items<R>(&self, block: u32, f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
+        self.items_in_pass(block, PassSize::Small, f)
+    }
+    /// As [`Relation::items`], in a pass over all blocks.
+    pub(super) fn items_passing<R>(&self, block: u32, f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
+        self.items_in_pass(block, self.core.pool.pass_size(self.pages()), f)
+    }
+    fn items_in_pass<R>(&self, block: u32, size: PassSize, mut f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
         if block >= self.pages() {
             return Ok(None);
         }
         let id = self.id;
-        self.core.pool.read(self.pid(block)?, |v| v.is(crate::page::KIND_HEAP, id, block).then(|| f(v)))
-    }
-    /// As [`Relation::items`], in a pass over all blocks.
-    pub(super) fn items_passing<R>(&self, block: u32, mut f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
-        let (pool, pages) = (&self.core.pool, self.pages());
-        if block >= pages {
-            return Ok(None);
-        }
-        let id = self.id;
         let look = |v: PageView| v.is(crate::page::KIND_HEAP, id, block).then(|| f(v));
-        pool.read_passing(self.pid(block)?, pool.pass_size(pages), look)
+        self.core.pool.read_passing(self.pid(block)?, size, look)
     }
     /// Visible rows of one block (as of its current contents). Scan: for block in 0..pages().
     pub fn scan_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
