@@ -30,6 +30,27 @@ pub trait Client: Remarks + CopyStream {
     fn command_complete(&mut self, tag: &str);
     fn empty_query(&mut self);
     fn portal_suspended(&mut self);
+    /// How other threads make messages of rows for this client. None: it wants them one by one.
+    fn messages(&self) -> Option<&'static dyn MessageMaker> {
+        None
+    }
+    /// Sends whole messages that [`Client::messages`] has made.
+    fn send_made(&mut self, _messages: &[u8]) -> Result<()> {
+        Err(Error::internal("made messages for a client that wants rows"))
+    }
+}
+
+/// Makes messages of rows, on any thread.
+pub trait MessageMaker: Send + Sync {
+    /// Appends a message as [`Client::data_row`] would send it.
+    fn data_row(
+        &self,
+        count: usize,
+        write: &mut dyn FnMut(usize, &mut Vec<u8>) -> Result<bool>,
+        out: &mut Vec<u8>,
+    ) -> Result<()>;
+    /// Appends a message as [`CopyStream::copy_out_data`] would send it.
+    fn copy_data(&self, data: &[u8], out: &mut Vec<u8>);
 }
 
 /// What a client is told besides results, at any time.

@@ -79,17 +79,7 @@ impl ByPartitionState {
         for (node, stand_in) in &part.stands_for {
             let counted = counters.get_mut(*node).map(std::mem::take).unwrap_or_default();
             if let Some(total) = counters.get_mut(*stand_in) {
-                let mut accesses = total.accesses;
-                accesses.add(&counted.accesses);
-                *total = NodeCounter {
-                    rows: total.rows + counted.rows,
-                    loops: total.loops + counted.loops,
-                    nanos: total.nanos + counted.nanos,
-                    removed: total.removed + counted.removed,
-                    searches: total.searches + counted.searches,
-                    accesses,
-                    ..counted
-                };
+                total.add(&counted);
             }
         }
     }

@@ -1,10 +1,13 @@
 //! Rows as columns, between operators.
 
 use super::context::{Batch, ExecContext, RunState};
+use super::morsels::MorselRun;
+use super::parts::begin_morsels;
 use super::state::NodeState;
 use kilndb_base::Result;
 use kilndb_types::Datum;
 use kilndb_types::vector::{Rows, Vector};
+use std::sync::Arc;
 
 /// Columns are not worth while for fewer rows.
 pub(crate) const COLUMNS_ROWS_MIN: f64 = 64.0;
@@ -24,9 +27,31 @@ pub(crate) struct ColumnBatch {
 pub(crate) struct ColumnInput {
     pub batch: ColumnBatch,
     rows: Batch,
+    /// Several threads read it: batches of the present morsel, and those to come.
+    morsels: Option<(std::vec::IntoIter<ColumnBatch>, MorselRun<Vec<ColumnBatch>>)>,
 }
 
 impl ColumnInput {
+    /// Reads the input together with helpers, if there are some and its plan allows. To be called before the first row.
+    pub fn begin_morsels(
+        &mut self,
+        node: &mut NodeState,
+        is_used: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let wanted = is_used.to_vec();
+        let read = move |node: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>| {
+            let (mut input, mut read) = (ColumnInput::default(), Vec::new());
+            while input.fill(node, &wanted, rt, cx)? {
+                read.push(std::mem::take(&mut input.batch));
+            }
+            Ok(read)
+        };
+        let run = begin_morsels((node, is_used), Arc::new(read), rt, cx)?;
+        self.morsels = run.map(|run| (Vec::new().into_iter(), run));
+        Ok(())
+    }
     /// The next rows, of whose columns only those in `is_used` are there. False: there are no more.
     pub fn fill(
         &mut self,
@@ -35,6 +60,14 @@ impl ColumnInput {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
+        while let Some((batches, run)) = &mut self.morsels {
+            if let Some(batch) = batches.next() {
+                self.batch = batch;
+                return Ok(true);
+            }
+            let Some(next) = run.next(node, rt, cx)? else { return Ok(false) };
+            *batches = next.into_iter();
+        }
         if node.has_columns() {
             return node.fill_columns((&mut self.batch, is_used), rt, cx);
         }

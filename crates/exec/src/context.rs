@@ -178,6 +178,8 @@ pub struct RunState {
     spans: Vec<(usize, Range<usize>)>,
     /// Rows that conditions have ruled out so far.
     pub(crate) removed: u64,
+    /// Helper threads that have done parts of the run so far.
+    pub(crate) workers_launched: u64,
     /// For EXPLAIN ANALYZE: rows, loops and nanoseconds by node id.
     pub counters: Option<Vec<NodeCounter>>,
     pub(crate) pace: CheckpointInterval,
@@ -241,6 +243,8 @@ pub struct NodeCounter {
     pub searches: u64,
     /// Pages and log, the node's and those of what is below it.
     pub accesses: Accesses,
+    /// Helper threads that have done a part of it.
+    pub workers_launched: u64,
     pub report: NodeReport,
 }
 
@@ -255,6 +259,18 @@ impl NodeCounter {
 }
 
 impl NodeCounter {
+    /// Takes in what another thread has counted of the same node.
+    pub fn add(&mut self, theirs: &NodeCounter) {
+        self.rows += theirs.rows;
+        self.loops += theirs.loops;
+        self.nanos += theirs.nanos;
+        self.startup_nanos += theirs.startup_nanos;
+        self.removed += theirs.removed;
+        self.searches += theirs.searches;
+        self.accesses.add(&theirs.accesses);
+        self.workers_launched += theirs.workers_launched;
+        self.report = self.report.with(&theirs.report);
+    }
     /// As [`NodeCounter::count`], of a node whose first call is its start.
     pub(crate) fn count_call(&mut self, rows: usize, begun: &MeasureStart) {
         self.count(rows, begun);
@@ -328,6 +344,30 @@ pub enum NodeReport {
     },
 }
 
+impl NodeReport {
+    /// What two threads tell together of a node that both have run. Counts are added; of memory that each has for itself the
+    /// larger is told, and what cannot be told of both is told of the first.
+    fn with(self, theirs: &NodeReport) -> NodeReport {
+        match (self, *theirs) {
+            (NodeReport::None, theirs) => theirs,
+            (
+                NodeReport::Memoize { hits, misses, evictions, overflows, memory },
+                NodeReport::Memoize { hits: h, misses: m, evictions: e, overflows: o, memory: of_other },
+            ) => NodeReport::Memoize {
+                hits: hits + h,
+                misses: misses + m,
+                evictions: evictions + e,
+                overflows: overflows + o,
+                memory: memory.max(of_other),
+            },
+            (NodeReport::Blocks { exact, lossy }, NodeReport::Blocks { exact: e, lossy: l }) => {
+                NodeReport::Blocks { exact: exact + e, lossy: lossy + l }
+            }
+            (own, _) => own,
+        }
+    }
+}
+
 impl RunState {
     pub fn new(plan: Arc<Plan>, params: &[Datum]) -> RunState {
         RunState {
@@ -339,6 +379,7 @@ impl RunState {
             case_args: Vec::new(),
             spans: Vec::new(),
             removed: 0,
+            workers_launched: 0,
             counters: None,
             pace: Default::default(),
             plan,
@@ -373,6 +414,13 @@ impl RunState {
             if c.startup_nanos == 0 {
                 c.startup_nanos = c.nanos;
             }
+        }
+    }
+    /// Counts the helper threads that have done parts of the node since `launched` was the total.
+    pub(crate) fn count_workers(&mut self, node: usize, launched: u64) {
+        let more = self.workers_launched - launched;
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.workers_launched += more;
         }
     }
     pub(crate) fn count_searches(&mut self, node: usize, searches: u64) {
@@ -460,6 +508,37 @@ pub trait RowSink {
     fn columns(&mut self, _columns: &[Vector], _rows: Rows<'_>) -> Result<()> {
         Err(Error::internal("columns are given to a sink that takes rows"))
     }
+    /// What makes of columns what the sink hands on, on any thread. None: the sink wants the columns.
+    fn printer(&self) -> Option<Arc<dyn RowPrinter>> {
+        None
+    }
+    /// Rows that the [printer](RowSink::printer) has made, as [`RowSink::columns`] would take the columns.
+    fn printed(&mut self, _rows: &PrintedRows) -> Result<()> {
+        Err(Error::internal("printed rows are given to a sink that has no printer"))
+    }
+}
+
+/// Rows in the form in which a sink hands them on.
+#[derive(Default)]
+pub struct PrintedRows {
+    /// What the rows have become, as the sink's client gets it.
+    pub bytes: Vec<u8>,
+    pub rows: u64,
+    /// The bytes of the rows alone, without what frames them.
+    pub content_bytes: u64,
+}
+
+impl PrintedRows {
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        (self.rows, self.content_bytes) = (0, 0);
+    }
+}
+
+/// Makes of columns what a sink hands on. Its types are those that any thread can show.
+pub trait RowPrinter: Send + Sync {
+    /// Appends the rows.
+    fn print(&self, columns: &[Vector], rows: Rows<'_>, eval: &EvalContext<'_>, out: &mut PrintedRows) -> Result<()>;
 }
 
 /// The snapshot that a statement reads with; empty where expressions are evaluated that read nothing.

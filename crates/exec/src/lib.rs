@@ -42,11 +42,13 @@ mod modify_many;
 mod modify_partitions;
 mod modify_row;
 mod modify_triggered;
+mod morsels;
 mod null_rows;
 mod opened_partitions;
 mod partition;
 mod partition_scan;
 pub mod parts;
+mod printed;
 mod project;
 pub mod routine;
 mod row_security;
@@ -72,6 +74,7 @@ use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::{ExplainFormat, ExplainOptions};
 use kilndb_plan::{Op, Plan, PlanNode};
 use kilndb_types::Datum;
+use printed::PrintedRun;
 pub use routine::{CallerResources, RoutineHost, TransactionSlot};
 use state::NodeState;
 use std::sync::Arc;
@@ -283,6 +286,14 @@ impl Execution {
     /// Hands out all rows as columns; how many.
     fn run_columns(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink) -> Result<u64> {
         let is_used = vec![true; self.rt.plan.root.width];
+        if let Some(printer) = sink.printer() {
+            let mut run = PrintedRun::begin(printer, (&mut self.root, &is_used), &mut self.rt, cx)?;
+            if let Some(run) = &mut run {
+                let handed = run.hand_out(sink, &mut self.root, &mut self.rt, cx)?;
+                self.finish(cx)?;
+                return Ok(handed);
+            }
+        }
         let mut batch = ColumnBatch::default();
         let mut handed = 0;
         while self.root.fill_columns((&mut batch, &is_used), &mut self.rt, cx)? {

@@ -6,6 +6,9 @@
 //! the session has a [`RunState`] and an [`ExecContext`] of its own, without catalogs, session and client: the planner
 //! gives only expressions here that need none of these.
 //!
+//! Where the order of the rows counts, or there are many, the session and its helpers take morsels of the table
+//! ([`super::morsels`]).
+//!
 //! Invariants
 //! 1. The session and its helpers read with one snapshot, so that it does not matter which of them reads a row.
 //! 2. While there are parts, no rows wait in files: a part that has no more room for groups ends, unless its groups can leave
@@ -17,11 +20,13 @@ use super::aggregate::{AggregateState, counts_whole_table};
 use super::context::*;
 use super::hashjoin::{HashJoinState, SharedBuild};
 use super::join::NestLoopState;
+use super::morsels::{MorselBoard, MorselRun, MorselWork};
 use super::partition::LeafPartition;
 use super::partition_scan::{PartitionsState, SharedLeaves};
+use super::project::ProjectState;
 use super::routine::TransactionSlot;
 use super::scan::ScanState;
-use super::state::NodeState;
+use super::state::{NodeState, UnaryInput};
 use crate::helpers::{HelperPark, HelperPool};
 use crate::stats::Usage;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
@@ -48,6 +53,24 @@ const PAIRS_MAX: u64 = 16;
 /// Blocks that are counted between two looks at the counter.
 const BLOCKS_AT_ONCE: u32 = 16;
 
+/// What the helpers of a statement have done, of those that are done.
+#[derive(Default)]
+pub(crate) struct HelperFigures {
+    usage: Usage,
+    /// By the node's number; empty if nodes are not counted.
+    counters: Vec<NodeCounter>,
+}
+
+impl HelperFigures {
+    /// Adds them to those of the session.
+    pub fn add_to(&self, rt: &mut RunState, cx: &mut ExecContext<'_>) {
+        cx.usage.read_by_helpers(&self.usage);
+        if let Some(own) = &mut rt.counters {
+            add_counters(own, &self.counters);
+        }
+    }
+}
+
 /// All that a helper needs of the statement.
 struct HelperJob {
     engine: Arc<Engine>,
@@ -61,8 +84,8 @@ struct HelperJob {
     work_mem_bytes: usize,
     hash_mem_bytes: usize,
     temp: TempSpace,
-    /// What helpers have read.
-    usage: Arc<Mutex<Usage>>,
+    /// What helpers have read and, for EXPLAIN ANALYZE, counted of each node.
+    figures: Arc<Mutex<HelperFigures>>,
 }
 
 impl HelperJob {
@@ -79,7 +102,10 @@ impl HelperJob {
             work_mem_bytes: cx.work_mem_bytes,
             hash_mem_bytes: cx.hash_mem_bytes,
             temp: cx.temp.clone(),
-            usage: Arc::default(),
+            figures: Arc::new(Mutex::new(HelperFigures {
+                usage: Usage::default(),
+                counters: vec![NodeCounter::default(); rt.counters.as_ref().map_or(0, Vec::len)],
+            })),
         }
     }
 
@@ -90,6 +116,8 @@ impl HelperJob {
     ) -> Result<R> {
         let mut rt = RunState::new(self.plan.clone(), &self.params);
         rt.exec_params.clone_from(&self.exec_params);
+        let counted = self.figures.lock().unwrap_or_else(PoisonError::into_inner).counters.len();
+        rt.counters = (counted > 0).then(|| vec![NodeCounter::default(); counted]);
         // This transaction never writes and takes no snapshot. It exists because evaluation asks a transaction what it
         // has changed: nothing.
         let mut txn = TransactionSlot::new(self.engine.begin(Isolation::ReadCommitted, 0));
@@ -122,17 +150,23 @@ impl HelperJob {
         };
         let done = work(&mut rt, &mut cx);
         drop(cx);
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner).read_by_helpers(&usage);
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.usage.read_by_helpers(&usage);
+        add_counters(&mut figures.counters, rt.counters.as_deref().unwrap_or_default());
+        drop(figures);
         txn.rollback(park)?;
         done
     }
 }
 
+fn add_counters(own: &mut [NodeCounter], theirs: &[NodeCounter]) {
+    own.iter_mut().zip(theirs).for_each(|(own, theirs)| own.add(theirs));
+}
+
 /// The pool to take helpers from, and how many helpers; None if the table has too few blocks.
-fn helpers<'a>(blocks: u64, rt: &RunState, cx: &ExecContext<'a>) -> Option<(&'a Arc<HelperPool>, usize)> {
-    // Times and rows of EXPLAIN ANALYZE are counted in one place; read locks of SERIALIZABLE belong to one transaction.
-    let alone =
-        rt.counters.is_some() || cx.txn.isolation() == Isolation::Serializable || blocks < u64::from(BLOCKS_MIN);
+fn helpers<'a>(blocks: u64, cx: &ExecContext<'a>) -> Option<(&'a Arc<HelperPool>, usize)> {
+    // Read locks of SERIALIZABLE belong to one transaction.
+    let alone = cx.txn.isolation() == Isolation::Serializable || blocks < u64::from(BLOCKS_MIN);
     cx.helpers.filter(|(_, most)| *most > 0 && !alone)
 }
 
@@ -140,11 +174,25 @@ fn helpers<'a>(blocks: u64, rt: &RunState, cx: &ExecContext<'a>) -> Option<(&'a 
 #[derive(Clone)]
 enum SharedInput {
     Table(Arc<AtomicU32>),
+    /// A table whose parts are given out by somebody.
+    TableInMorsels,
     Partitions(SharedLeaves),
     /// The build side of a hash join that the session has read, and what is shared of the probe side.
     Join(SharedBuild, Box<SharedInput>),
     /// What is shared of the outer side of a nested loop.
     Loop(Box<SharedInput>),
+    /// What is shared of a projection's input.
+    Projection(Box<SharedInput>),
+}
+
+/// What is wanted of the rows of a shared input, and in which way it is shared.
+#[derive(Clone, Copy)]
+struct SharingTerms<'a> {
+    /// By column: is it used?
+    is_used: &'a [bool],
+    /// A row of the table may have so many partners.
+    pairs_max: u64,
+    in_morsels: bool,
 }
 
 impl SharedInput {
@@ -156,6 +204,7 @@ impl SharedInput {
                 scan.share(blocks.clone());
                 Ok(NodeState::Scan(Box::new(scan)))
             }
+            (SharedInput::TableInMorsels, _) => Ok(NodeState::Scan(Box::new(ScanState::new(node)))),
             (SharedInput::Partitions(leaves), Op::Partitions(p)) => {
                 let mut scan = PartitionsState::new(node, &p.template);
                 scan.share(leaves.clone());
@@ -169,31 +218,35 @@ impl SharedInput {
                 let join = NestLoopState::new(node, outer, inner).with_outer(below.scan(outer)?);
                 Ok(NodeState::NestLoop(Box::new(join)))
             }
+            (SharedInput::Projection(below), Op::Project { input, .. }) => {
+                let (input, buffer) = (Box::new(below.scan(input)?), Batch::new(input.width));
+                Ok(NodeState::Project(ProjectState::new(UnaryInput { node: node.clone(), input, buffer })))
+            }
             _ => Err(Error::internal("partitions are read by something other than a scan of them")),
         }
     }
 }
 
 /// Makes a scan one that helpers may take part in, and says how many blocks it has; or a hash join, whose probe side they
-/// read, and of which only the columns in `is_used` are wanted. None: it does not read a whole table, or a row of it may have
-/// more than `pairs_max` partners.
+/// read. None: it does not read a whole table, or not on these terms.
 fn share(
     input: &mut NodeState,
-    (is_used, pairs_max): (&[bool], u64),
+    terms: SharingTerms<'_>,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<(SharedInput, u64)>> {
     match input {
         NodeState::HashJoin(join) => {
-            let Some(build) = join.share_build(is_used, rt, cx)? else { return Ok(None) };
+            let Some(build) = join.share_build(terms.is_used, rt, cx)? else { return Ok(None) };
             let of_probe = join.used_of_probe().to_vec();
             // A thread that has no more room for groups, which cannot leave, ends with the rows that it has read. These must not
             // become too many.
-            let pairs_max = pairs_max / build.pairs_max.max(1);
-            if pairs_max == 0 {
+            let terms =
+                SharingTerms { is_used: &of_probe, pairs_max: terms.pairs_max / build.pairs_max.max(1), ..terms };
+            if terms.pairs_max == 0 {
                 return Ok(None);
             }
-            let probe = share(join.probe(), (&of_probe, pairs_max), rt, cx)?;
+            let probe = share(join.probe(), terms, rt, cx)?;
             Ok(probe.map(|(below, pages)| (SharedInput::Join(build, Box::new(below)), pages)))
         }
         NodeState::NestLoop(join) => {
@@ -202,21 +255,32 @@ fn share(
             // How many rows are found for each is not known before.
             let has_one_pair = matches!(kind, JoinKind::Semi | JoinKind::Anti);
             let found = if has_one_pair { 1 } else { inner.rows.ceil().max(1.0) as u64 };
-            let (pairs_max, all) = (pairs_max / found, vec![true; outer.width]);
-            if pairs_max == 0 {
+            let all = vec![true; outer.width];
+            let terms = SharingTerms { is_used: &all, pairs_max: terms.pairs_max / found, ..terms };
+            if terms.pairs_max == 0 {
                 return Ok(None);
             }
-            let shared = share(join.share_outer(), (&all, pairs_max), rt, cx)?;
+            let shared = share(join.share_outer(), terms, rt, cx)?;
             Ok(shared.map(|(below, pages)| (SharedInput::Loop(Box::new(below)), pages)))
         }
         NodeState::Scan(own) => {
             let Op::SeqScan(scan) = &own.node.op else { return Ok(None) };
             let Some(heap) = &scan.heap else { return Ok(None) };
-            let (blocks, pages) = (Arc::new(AtomicU32::new(0)), u64::from(heap.pages()));
+            let pages = u64::from(heap.pages());
+            if terms.in_morsels {
+                return Ok(Some((SharedInput::TableInMorsels, pages)));
+            }
+            let blocks = Arc::new(AtomicU32::new(0));
             own.share(blocks.clone());
             Ok(Some((SharedInput::Table(blocks), pages)))
         }
-        NodeState::Partitions(own) => {
+        NodeState::Project(project) if terms.in_morsels => {
+            let Some(of_input) = project.used_of_input() else { return Ok(None) };
+            let terms = SharingTerms { is_used: &of_input, ..terms };
+            let shared = share(&mut project.unary.input, terms, rt, cx)?;
+            Ok(shared.map(|(below, pages)| (SharedInput::Projection(Box::new(below)), pages)))
+        }
+        NodeState::Partitions(own) if !terms.in_morsels => {
             let leaves = own.open_all(rt, cx)?;
             let pages = leaves.iter().map(|leaf| u64::from(leaf.heap.pages())).sum();
             let leaves = SharedLeaves::new(leaves);
@@ -232,7 +296,7 @@ fn share(
 pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     let node = state.unary.node.clone();
     let Op::Aggregate { input, in_parts: true, .. } = &node.op else { return Ok(()) };
-    if helpers(u64::MAX, rt, cx).is_none() {
+    if helpers(u64::MAX, cx).is_none() {
         return Ok(());
     }
     let is_used = state.used_columns().to_vec();
@@ -241,22 +305,76 @@ pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut 
         return Ok(());
     }
     let pairs_max = if state.is_bounded() { u64::MAX } else { PAIRS_MAX };
-    let Some((shared, pages)) = share(&mut state.unary.input, (&is_used, pairs_max), rt, cx)? else { return Ok(()) };
-    let is_long = input.cost >= JOINED_COST_MIN && pages >= JOINED_BLOCKS_MIN;
-    let blocks = if is_long { pages.max(u64::from(BLOCKS_MIN)) } else { pages };
-    let Some((pool, most)) = helpers(blocks, rt, cx) else { return Ok(()) };
+    let terms = SharingTerms { is_used: &is_used, pairs_max, in_morsels: false };
+    let Some((shared, pages)) = share(&mut state.unary.input, terms, rt, cx)? else { return Ok(()) };
+    let Some((pool, most)) = helpers(weighed_blocks(input, pages), cx) else { return Ok(()) };
     let (orders, input, of) = (HelperJob::of(rt, cx), input.clone(), node.clone());
-    let usage = orders.usage.clone();
+    let figures = orders.figures.clone();
     let team = pool.start(most, cx.park.wake_handle(), move |park| {
         orders.carry_out(park, |rt, cx| AggregateState::of_part(&of, shared.scan(&input)?, rt, cx))
     });
     let Some(team) = team else { return Ok(()) };
     state.collect_part(rt, cx)?;
-    for part in team.finish(cx.park)? {
+    let parts = team.finish(cx.park)?;
+    let figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
+    figures.add_to(rt, cx);
+    let launched = rt.workers_launched;
+    rt.workers_launched += parts.len() as u64;
+    rt.count_workers(node.id, launched);
+    for part in parts {
         state.absorb(part, cx)?;
     }
-    cx.usage.read_by_helpers(&usage.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(())
+}
+
+/// How many blocks a table counts as having that is read in parts, with what is joined with it.
+fn weighed_blocks(input: &PlanNode, pages: u64) -> u64 {
+    let is_long = input.cost >= JOINED_COST_MIN && pages >= JOINED_BLOCKS_MIN;
+    if is_long { pages.max(u64::from(BLOCKS_MIN)) } else { pages }
+}
+
+/// Has the session and helpers do `work` for each morsel of the table that `input` reads, if the plan allows and there are
+/// helpers. Of the input's columns only those in `is_used` are wanted.
+pub(crate) fn begin_morsels<T: Send + 'static>(
+    (input, is_used): (&mut NodeState, &[bool]),
+    work: MorselWork<T>,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<MorselRun<T>>> {
+    let node = input.node().clone();
+    let reads_whole_table = match &node.op {
+        Op::Project { input, is_self_contained, .. } => *is_self_contained && input.op.reads_whole_table(),
+        op => op.reads_whole_table(),
+    };
+    if helpers(u64::MAX, cx).is_none() || !reads_whole_table {
+        return Ok(None);
+    }
+    let terms = SharingTerms { is_used, pairs_max: PAIRS_MAX, in_morsels: true };
+    let Some((shared, pages)) = share(input, terms, rt, cx)? else { return Ok(None) };
+    let Some((pool, most)) = helpers(weighed_blocks(&node, pages), cx) else { return Ok(None) };
+    let Some(heap) = scanned(&node) else { return Ok(None) };
+    let job = HelperJob::of(rt, cx);
+    let figures = job.figures.clone();
+    let board = Arc::new(MorselBoard::new(u32::try_from(pages).unwrap_or(u32::MAX), most + 1, cx.park.wake_handle()));
+    let (of_helper, their_work) = (board.clone(), work.clone());
+    let team = pool.start(most, cx.park.wake_handle(), move |park| {
+        job.carry_out(park, |rt, cx| of_helper.help(&mut shared.scan(&node)?, &*their_work, rt, cx))
+    });
+    let Some(team) = team else { return Ok(None) };
+    heap.1.begin_scan(&cx.snapshot)?;
+    cx.usage.scanned(heap.0, 1, 0, 0);
+    Ok(Some(MorselRun::new(board, work, team, figures)))
+}
+
+/// The table that is read in morsels below a node, with its heap.
+fn scanned(node: &PlanNode) -> Option<(Oid, Arc<Relation>)> {
+    match &node.op {
+        Op::SeqScan(scan) => scan.heap.clone().map(|heap| (scan.table.oid, heap)),
+        Op::HashJoin { probe: below, .. } | Op::NestLoop { outer: below, .. } | Op::Project { input: below, .. } => {
+            scanned(below)
+        }
+        _ => None,
+    }
 }
 
 /// The number of a partitioned table's rows, if `state` aggregates nothing but count(*). The input counts as read then.
@@ -283,15 +401,16 @@ pub(crate) fn count_partitions(
 }
 
 /// The numbers of the heaps' rows, counted together with helpers.
-pub fn count(heaps: &[Arc<Relation>], rt: &RunState, cx: &mut ExecContext<'_>) -> Result<Vec<i64>> {
+pub fn count(heaps: &[Arc<Relation>], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<i64>> {
     let heaps: Arc<[(Arc<Relation>, AtomicU32)]> = heaps.iter().map(|heap| (heap.clone(), AtomicU32::new(0))).collect();
     let pages = heaps.iter().map(|(heap, _)| u64::from(heap.pages())).sum();
-    let team = helpers(pages, rt, cx).and_then(|(pool, most)| {
+    let team = helpers(pages, cx).and_then(|(pool, most)| {
         let (heaps, snapshot) = (heaps.clone(), cx.snapshot.clone());
         pool.start(most, cx.park.wake_handle(), move |park| count_part(&heaps, &snapshot, park))
     });
     let mut totals = count_part(&heaps, &cx.snapshot, cx.park)?;
     let others = team.map_or_else(|| Ok(Vec::new()), |team| team.finish(cx.park))?;
+    rt.workers_launched += others.len() as u64;
     for theirs in others {
         assert!(theirs.len() == totals.len(), "all threads count the same heaps");
         totals.iter_mut().zip(theirs).for_each(|(total, rows)| *total += rows);

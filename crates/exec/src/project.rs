@@ -38,9 +38,14 @@ impl ProjectState {
         self.unary.rescan(rt);
     }
 
+    /// Which columns of the input are used, by results that any thread can compute from columns. None: it is not so.
+    pub fn used_of_input(&self) -> Option<Vec<bool>> {
+        let Op::Project { input, exprs, is_self_contained: true, program } = &self.unary.node.op else { return None };
+        program.of(exprs, input.width).map(|program| program.is_used.clone())
+    }
     /// Can it hand on its rows as columns?
     pub fn has_columns(&self) -> bool {
-        let Op::Project { input, exprs, program } = &self.unary.node.op else { return false };
+        let Op::Project { input, exprs, program, .. } = &self.unary.node.op else { return false };
         self.unary.input.has_columns() && program.of(exprs, input.width).is_some()
     }
     /// The next rows as columns, of which only those in `is_used` are there. No row: there are no more.
@@ -52,7 +57,7 @@ impl ProjectState {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let node = self.unary.node.clone();
-        let Op::Project { input, exprs, program } = &node.op else { return Ok(()) };
+        let Op::Project { input, exprs, program, .. } = &node.op else { return Ok(()) };
         let Some(program) = program.of(exprs, input.width) else {
             return Err(Error::internal("columns are asked of a projection that has rows"));
         };
@@ -92,7 +97,7 @@ impl ProjectState {
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
-        let Op::Project { input, exprs, program } = &node.op else { return Ok(()) };
+        let Op::Project { input, exprs, program, .. } = &node.op else { return Ok(()) };
         let takes_columns = match self.takes_columns {
             Some(takes) => takes,
             None => *self.takes_columns.insert(out.max >= BATCH_ROWS && self.unary.input.has_columns()),

@@ -20,6 +20,7 @@ use kilndb_plan::{Op, PlanNode, Scan, ScanOutput};
 use kilndb_storage::{Fetched, Relation, RowBatch, RowLockMode};
 use kilndb_types::row::{ColumnFetch, StoredVector};
 use kilndb_types::{Datum, row};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Where a row's bytes are.
@@ -74,6 +75,8 @@ struct ScanProgress {
     own_read: bool,
     /// The next block to be read, by whoever reads the table together; None: this scan alone.
     shared_blocks: Option<Arc<AtomicU32>>,
+    /// The scan reads a part of the table, which ends before this block.
+    part_end: Option<u32>,
     /// Only the rows of the block that is being read are still wanted.
     ends_with_block: bool,
     tally: AccessCounts,
@@ -229,6 +232,12 @@ impl ScanState {
     pub fn share(&mut self, blocks: Arc<AtomicU32>) {
         self.reading.shared_blocks = Some(blocks);
     }
+    /// Reads these blocks next, as a scan that has read no others.
+    pub(crate) fn begin_part(&mut self, blocks: Range<u32>) {
+        let reading = &mut self.reading;
+        reading.rescan();
+        (reading.block, reading.part_end) = (blocks.start, Some(blocks.end));
+    }
     /// Makes the scan end after the block that it is reading, until this is called with false.
     pub(crate) fn end_with_block(&mut self, ends: bool) {
         self.reading.ends_with_block = ends;
@@ -262,11 +271,12 @@ impl ScanState {
         self.next_as(ScanTarget::Columns(out, is_used), rt, cx)
     }
     fn next_as(&mut self, out: ScanTarget<'_>, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
-        let (removed, searches) = (rt.removed, self.reading.searches);
+        let (removed, searches, launched) = (rt.removed, self.reading.searches, rt.workers_launched);
         let done = self.reading.next(&self.node.op, out, rt, cx);
         if rt.counters.is_some() {
             rt.count_removed(self.node.id, removed);
             rt.count_searches(self.node.id, self.reading.searches - searches);
+            rt.count_workers(self.node.id, launched);
             let (exact, lossy) = self.reading.blocks;
             if exact + lossy > 0 {
                 rt.report(self.node.id, NodeReport::Blocks { exact, lossy });
@@ -304,16 +314,18 @@ impl ScanProgress {
     /// The heap whose blocks are read, whose scan begins with the first of them.
     fn begin_blocks<'s>(&mut self, source: ScanSource<'s>, cx: &ExecContext<'_>) -> Result<&'s Arc<Relation>> {
         let heap = self.heap(source.scan, source.leaf)?;
-        if self.block == 0 {
+        // Who gives out parts has begun the scan.
+        if self.block == 0 && self.part_end.is_none() {
             heap.begin_scan(&cx.snapshot)?;
             self.tally.scans += 1;
         }
         Ok(heap)
     }
     fn next_block(&mut self) -> u32 {
-        match &self.shared_blocks {
-            Some(blocks) => blocks.fetch_add(1, Ordering::Relaxed),
-            None => self.block,
+        match (&self.shared_blocks, self.part_end) {
+            (Some(blocks), _) => blocks.fetch_add(1, Ordering::Relaxed),
+            (None, Some(end)) if self.block >= end => u32::MAX,
+            (None, _) => self.block,
         }
     }
     fn fetch(&mut self, scan: &Scan, heap: &Relation, rid: RowId, cx: &ExecContext<'_>) -> Result<Fetched> {
@@ -343,6 +355,7 @@ impl ScanProgress {
         self.last_block = None;
         self.queries.clear();
         self.shared_blocks = None;
+        self.part_end = None;
         self.is_read = false;
         if let Some(gathered) = &mut self.gathered {
             gathered.rescan();

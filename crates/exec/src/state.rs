@@ -9,6 +9,7 @@ use kilndb_base::{Error, Result, sqlstate};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{Op, PlanNode};
 use kilndb_types::Datum;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) struct UnaryInput {
@@ -201,6 +202,23 @@ impl NodeState {
         Ok(!out.rows().is_empty())
     }
 
+    /// Goes on with a part of the table that it reads, after it has had no more rows of the one before.
+    pub(crate) fn begin_part(&mut self, blocks: Range<u32>) {
+        match self {
+            NodeState::Scan(scan) => scan.begin_part(blocks),
+            NodeState::Project(project) => project.unary.input.begin_part(blocks),
+            NodeState::HashJoin(join) => {
+                join.probe().begin_part(blocks);
+                join.go_on();
+            }
+            NodeState::NestLoop(join) => {
+                join.outer().begin_part(blocks);
+                join.go_on();
+            }
+            _ => {}
+        }
+    }
+
     /// Makes the scan that several threads share end after the block that it is reading, until this is called with false.
     pub(crate) fn end_with_block(&mut self, ends: bool) {
         match self {
@@ -223,29 +241,32 @@ impl NodeState {
     }
 
     fn node_id(&self) -> usize {
+        self.node().id
+    }
+    pub(crate) fn node(&self) -> &Arc<PlanNode> {
         match self {
-            NodeState::Result { node, .. } | NodeState::Values { node, .. } => node.id,
-            NodeState::Scan(s) => s.node.id,
-            NodeState::Partitions(s) => s.node.id,
-            NodeState::ByPartition(s) => s.node.id,
-            NodeState::Function(s) => s.node.id,
-            NodeState::CteScan(s) => s.node.id,
-            NodeState::Filter(u) => u.node.id,
-            NodeState::Project(p) => p.unary.node.id,
-            NodeState::OneTimeFilter { unary, .. } => unary.node.id,
-            NodeState::ProjectSet(s) => s.unary.node.id,
-            NodeState::NestLoop(s) => s.node.id,
-            NodeState::HashJoin(s) => s.node.id,
-            NodeState::MergeJoin(s) => s.node.id,
-            NodeState::Memoize(s) => s.unary.node.id,
-            NodeState::Aggregate(s) => s.unary.node.id,
-            NodeState::Sort(s) => s.unary.node.id,
-            NodeState::Limit(s) => s.unary.node.id,
-            NodeState::Distinct(s) => s.unary.node.id,
-            NodeState::SetOp(s) => s.node.id,
-            NodeState::Window(s) => s.unary.node.id,
-            NodeState::LockRows(s) => s.unary.node.id,
-            NodeState::Modify(s) => s.node.id,
+            NodeState::Result { node, .. } | NodeState::Values { node, .. } => node,
+            NodeState::Scan(s) => &s.node,
+            NodeState::Partitions(s) => &s.node,
+            NodeState::ByPartition(s) => &s.node,
+            NodeState::Function(s) => &s.node,
+            NodeState::CteScan(s) => &s.node,
+            NodeState::Filter(u) => &u.node,
+            NodeState::Project(p) => &p.unary.node,
+            NodeState::OneTimeFilter { unary, .. } => &unary.node,
+            NodeState::ProjectSet(s) => &s.unary.node,
+            NodeState::NestLoop(s) => &s.node,
+            NodeState::HashJoin(s) => &s.node,
+            NodeState::MergeJoin(s) => &s.node,
+            NodeState::Memoize(s) => &s.unary.node,
+            NodeState::Aggregate(s) => &s.unary.node,
+            NodeState::Sort(s) => &s.unary.node,
+            NodeState::Limit(s) => &s.unary.node,
+            NodeState::Distinct(s) => &s.unary.node,
+            NodeState::SetOp(s) => &s.node,
+            NodeState::Window(s) => &s.unary.node,
+            NodeState::LockRows(s) => &s.unary.node,
+            NodeState::Modify(s) => &s.node,
         }
     }
 

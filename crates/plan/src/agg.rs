@@ -272,7 +272,7 @@ impl Planner<'_> {
         }
         let sets = q.grouping_sets.clone();
         let in_parts = !sorted
-            && reads_whole_table(&input.node.op)
+            && input.node.op.reads_whole_table()
             && groups.iter().all(Expr::is_self_contained)
             && specs.iter().all(|spec| spec.partial.is_some())
             && aggs.iter().all(has_plain_arguments);
@@ -360,21 +360,6 @@ fn collect_aggregates<'e>(e: &'e Expr, out: &mut Vec<&'e AggCall>) {
         return;
     }
     e.for_children(&mut |c| collect_aggregates(c, out));
-}
-
-/// Can several threads take parts of the rows? They are those of a whole table, joined with others or not.
-fn reads_whole_table(op: &Op) -> bool {
-    match op {
-        Op::SeqScan(_) => op.reads_one_table(),
-        Op::Partitions(p) => p.order.is_none() && reads_whole_table(&p.template.op),
-        Op::HashJoin { probe, kind, is_self_contained: true, .. } => {
-            !matches!(kind, JoinKind::Right | JoinKind::Full) && reads_whole_table(&probe.op)
-        }
-        Op::NestLoop { outer, kind, is_self_contained: true, .. } => {
-            *kind != JoinKind::Full && reads_whole_table(&outer.op)
-        }
-        _ => false,
-    }
 }
 
 /// Can any thread evaluate the aggregate's arguments?

@@ -86,7 +86,8 @@ impl Planner<'_> {
         let layout = kept.into_iter().chain((1..=computed.len() as i16).map(|att| ColId { rel, att }));
         let layout = Layout(layout.collect());
         let (rows, cost) = (input.node.rows, input.node.cost);
-        let op = Op::Project { input: input.node.clone(), exprs, program: Default::default() };
+        let is_self_contained = computed.iter().all(Expr::is_self_contained);
+        let op = Op::Project { input: input.node.clone(), exprs, is_self_contained, program: Default::default() };
         let node = self.node(op, layout.0.len(), rows, cost, "Project");
         Ok(Some((PlannedNode { node, layout }, above)))
     }

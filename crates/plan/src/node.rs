@@ -395,6 +395,8 @@ pub enum Op {
     Project {
         input: Arc<PlanNode>,
         exprs: Vec<CExpr>,
+        /// Any thread can compute the expressions.
+        is_self_contained: bool,
         program: LazyValuesProgram,
     },
     ProjectSet {
@@ -931,6 +933,20 @@ impl Op {
         match self {
             Op::IndexScan { .. } | Op::TidScan { .. } | Op::BitmapScan { .. } => true,
             Op::Partitions(p) => p.template.op.is_probe(),
+            _ => false,
+        }
+    }
+    /// Are the rows those of a whole table, joined with others or not, and may several threads take parts of them?
+    pub fn reads_whole_table(&self) -> bool {
+        match self {
+            Op::SeqScan(_) => self.reads_one_table(),
+            Op::Partitions(p) => p.order.is_none() && p.template.op.reads_whole_table(),
+            Op::HashJoin { probe, kind, is_self_contained: true, .. } => {
+                !matches!(kind, JoinKind::Right | JoinKind::Full) && probe.op.reads_whole_table()
+            }
+            Op::NestLoop { outer, kind, is_self_contained: true, .. } => {
+                *kind != JoinKind::Full && outer.op.reads_whole_table()
+            }
             _ => false,
         }
     }

@@ -323,7 +323,8 @@ impl Planner<'_> {
         }
         let (rows, cost) = (input.node.rows, input.node.cost);
         let width = exprs.len();
-        let op = Op::Project { input: input.node, exprs, program: Default::default() };
+        let is_self_contained = visible.iter().all(|t| t.expr.is_self_contained());
+        let op = Op::Project { input: input.node, exprs, is_self_contained, program: Default::default() };
         let node = self.node(op, width, rows, cost, "Project");
         Ok(PlannedNode { node, layout: out.clone() })
     }

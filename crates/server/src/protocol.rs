@@ -18,10 +18,10 @@ use kilndb_base::prefetch::prefetch;
 use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::work::under;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_context::client::{Client, CopyStream, FieldInfo, Remarks, WaitKind};
+use kilndb_context::client::{Client, CopyStream, FieldInfo, MessageMaker, Remarks, WaitKind};
 use kilndb_sql::session::{BindRequest, FunctionCallRequest, Session, StartupOptions};
 use kilndb_wire::backend::FieldDescription;
-use kilndb_wire::{Frontend, Startup, frontend};
+use kilndb_wire::{Frontend, OutputBuffer, Startup, frontend};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -443,6 +443,31 @@ impl WireClient<'_> {
     }
 }
 
+/// Messages that are made apart from a connection's output.
+struct WireMessages;
+
+/// Appends messages to `out` as to a connection's output.
+fn append_messages<R>(out: &mut Vec<u8>, make: impl FnOnce(&mut OutputBuffer) -> R) -> R {
+    let mut buffer = OutputBuffer { buf: std::mem::take(out) };
+    let made = make(&mut buffer);
+    *out = buffer.buf;
+    made
+}
+
+impl MessageMaker for WireMessages {
+    fn data_row(
+        &self,
+        count: usize,
+        write: &mut dyn FnMut(usize, &mut Vec<u8>) -> Result<bool>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        append_messages(out, |o| o.data_row(count, write))
+    }
+    fn copy_data(&self, data: &[u8], out: &mut Vec<u8>) {
+        append_messages(out, |o| o.copy_data(data));
+    }
+}
+
 impl Client for WireClient<'_> {
     fn row_description(&mut self, fields: &[FieldInfo<'_>]) {
         let fields = fields.iter().map(|f| FieldDescription {
@@ -474,6 +499,13 @@ impl Client for WireClient<'_> {
     }
     fn portal_suspended(&mut self) {
         self.output(|o| o.portal_suspended());
+    }
+    fn messages(&self) -> Option<&'static dyn MessageMaker> {
+        Some(&WireMessages)
+    }
+    fn send_made(&mut self, messages: &[u8]) -> Result<()> {
+        self.output(|o| o.buf.extend_from_slice(messages));
+        self.throttle()
     }
 }
 

@@ -305,6 +305,9 @@ impl PropertyBuilder<'_> {
         }
         if let Some(c) = &counter {
             report(&c.report, &mut made);
+            if c.workers_launched > 0 {
+                made.push(("Workers Launched", count(c.workers_launched)));
+            }
             if measured::is_index_search(&n.label) {
                 made.push(("Index Searches", count(c.searches)));
             }

@@ -63,6 +63,7 @@ impl AbsorbedNodes {
                 searches: own.searches,
                 report: own.report,
                 loops: own.loops,
+                workers_launched: own.workers_launched,
                 ..top
             },
             None => own,
@@ -190,6 +191,9 @@ impl TextPrinter<'_> {
             self.out.push(format!("{indent}{line}"));
         }
         if let Some(c) = &counter {
+            if c.workers_launched > 0 {
+                self.out.push(format!("{indent}Workers Launched: {}", c.workers_launched));
+            }
             if measured::is_index_search(&n.label) {
                 self.out.push(format!("{indent}Index Searches: {}", c.searches));
             }

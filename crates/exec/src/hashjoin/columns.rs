@@ -361,6 +361,8 @@ impl HashJoinState {
         let columns = of_build.iter().map(|_| Vector::default()).collect();
         let mut table = ColumnTable { columns, ..ColumnTable::default() };
         let mut input = ColumnInput::default();
+        let launched = rt.workers_launched;
+        input.begin_morsels(&mut self.build, &of_build, rt, cx)?;
         let mut is_full = false;
         while !is_full && input.fill(&mut self.build, &of_build, rt, cx)? {
             if !keys.compute(&mut state.keys, &mut input.batch, rt, cx)? {
@@ -386,6 +388,7 @@ impl HashJoinState {
             is_full =
                 table.bytes() > cx.hash_mem_bytes && table.count() > 1 || table.count() >= END as usize - BATCH_ROWS;
         }
+        rt.count_workers(node.id, launched);
         (self.started, self.batches) = (true, 1);
         self.peak_bytes = table.bytes();
         if is_full {

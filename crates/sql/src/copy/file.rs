@@ -1,6 +1,6 @@
 //! COPY to and from files of the server, for superusers.
 
-use super::{Input, Output};
+use super::{Input, MadeForm, Output};
 use crate::context::SessionContext;
 use kilndb_base::env::{File, OpenMode};
 use kilndb_base::{Error, Result, sqlstate};
@@ -61,6 +61,9 @@ impl Output for FileOutput {
     fn write(&mut self, data: &[u8]) -> Result<()> {
         self.waiting.extend_from_slice(data);
         if self.waiting.len() >= PIECE { self.finish() } else { Ok(()) }
+    }
+    fn made_form(&self) -> MadeForm {
+        MadeForm::Bytes
     }
 }
 

@@ -17,7 +17,7 @@ mod write;
 use options::{CopyOptions, Format};
 pub(crate) use write::SinkParts;
 
-use crate::client::{Client, ProgressKind, Runtime};
+use crate::client::{Client, MessageMaker, ProgressKind, Runtime};
 use crate::context::SessionContext;
 use crate::session::Session;
 use kilndb_base::{Error, Result, sqlstate};
@@ -114,6 +114,22 @@ pub(super) trait Input {
 /// Where they go.
 pub(super) trait Output {
     fn write(&mut self, data: &[u8]) -> Result<()>;
+    /// In which form it takes rows that other threads have written.
+    fn made_form(&self) -> MadeForm {
+        MadeForm::None
+    }
+    /// Takes many rows in that form.
+    fn write_made(&mut self, rows: &[u8]) -> Result<()> {
+        self.write(rows)
+    }
+}
+
+/// The form of many rows together.
+pub(crate) enum MadeForm {
+    /// They are taken one by one.
+    None,
+    Bytes,
+    Messages(&'static dyn MessageMaker),
 }
 
 impl Input for &mut dyn Client {
@@ -125,6 +141,12 @@ impl Input for &mut dyn Client {
 impl Output for &mut dyn Client {
     fn write(&mut self, data: &[u8]) -> Result<()> {
         self.copy_out_data(data)
+    }
+    fn made_form(&self) -> MadeForm {
+        self.messages().map_or(MadeForm::None, MadeForm::Messages)
+    }
+    fn write_made(&mut self, rows: &[u8]) -> Result<()> {
+        self.send_made(rows)
     }
 }
 

@@ -3,8 +3,8 @@
 use super::copy_table;
 use super::escape::{CsvColumn, append_csv, append_text};
 use super::file::open_output;
-use super::{BYTES, CopyOptions, Format, Output, ROWS, copy_columns};
-use crate::client::{Client, ProgressSlot, Runtime};
+use super::{BYTES, CopyOptions, Format, MadeForm, Output, ROWS, copy_columns};
+use crate::client::{Client, MessageMaker, ProgressSlot, Runtime};
 use crate::session::Session;
 use crate::session::run::{SinkMaker, column_types};
 use kilndb_base::{Error, Oid, Result};
@@ -12,9 +12,10 @@ use kilndb_bind::engine_query::{RowCondition, RowValue, TableQuery};
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::{Column, Table};
-use kilndb_exec::RowSink;
+use kilndb_exec::{PrintedRows, RowPrinter, RowSink};
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, Statement, nodes};
+use kilndb_types::context::is_self_contained;
 use kilndb_types::io::ShownColumn;
 use kilndb_types::oids::BPCHAR;
 use kilndb_types::vector::{Rows, Vector};
@@ -24,8 +25,7 @@ use std::sync::Arc;
 /// What a [`CopySink`] is made of; the settings it formats with come from the running statement.
 pub(crate) struct CopyParts<'a> {
     output: &'a mut dyn Output,
-    options: &'a CopyOptions,
-    columns: Vec<CopiedColumn>,
+    format: Arc<CopyFormat>,
     progress: &'a ProgressSlot,
     /// Goes with the first row.
     header: &'static [u8],
@@ -69,9 +69,7 @@ impl SinkParts for CopyParts<'_> {
     fn sink<'s>(&'s mut self, eval: EvalContext<'s>) -> Box<dyn RowSink + 's> {
         Box::new(CopySink {
             output: &mut *self.output,
-            options: self.options,
-            columns: &self.columns,
-            are_numbers_plain: are_numbers_plain(self.options),
+            format: &self.format,
             eval,
             line: self.header.to_vec(),
             value: Vec::new(),
@@ -82,13 +80,18 @@ impl SinkParts for CopyParts<'_> {
     }
 }
 
+/// How rows are written.
+struct CopyFormat {
+    options: CopyOptions,
+    columns: Vec<CopiedColumn>,
+    /// Values that are [`is_number`] need no escape and no quotes.
+    are_numbers_plain: bool,
+}
+
 /// Formats rows and hands them to the client.
 pub(crate) struct CopySink<'a> {
     output: &'a mut dyn Output,
-    options: &'a CopyOptions,
-    columns: &'a [CopiedColumn],
-    /// Values that are [`is_number`] need no escape and no quotes.
-    are_numbers_plain: bool,
+    format: &'a Arc<CopyFormat>,
     eval: EvalContext<'a>,
     /// The row that is being made, behind what goes with it.
     line: Vec<u8>,
@@ -179,53 +182,119 @@ impl<'a> WrittenValue<'a> {
     }
 }
 
-impl CopySink<'_> {
-    fn field_text(&mut self, column: &CopiedColumn, value: WrittenValue<'_>) -> Result<()> {
+/// A row that is being written.
+struct LineWriter<'a> {
+    line: &'a mut Vec<u8>,
+    /// For a value that may have to be escaped.
+    value: &'a mut Vec<u8>,
+    eval: &'a EvalContext<'a>,
+}
+
+impl CopyFormat {
+    fn new(options: &CopyOptions, columns: Vec<CopiedColumn>) -> Arc<CopyFormat> {
+        let (options, are_numbers_plain) = (options.clone(), are_numbers_plain(options));
+        Arc::new(CopyFormat { options, columns, are_numbers_plain })
+    }
+    fn append_field(&self, column: &CopiedColumn, value: WrittenValue<'_>, to: &mut LineWriter<'_>) -> Result<()> {
         if value.is_null() {
-            self.line.extend_from_slice(self.options.null.as_bytes());
+            to.line.extend_from_slice(self.options.null.as_bytes());
             return Ok(());
         }
         let is_plain = self.are_numbers_plain && !column.csv.is_always_quoted;
-        if is_plain && value.append_number(column, &mut self.line, &self.eval)? {
+        if is_plain && value.append_number(column, to.line, to.eval)? {
             return Ok(());
         }
         let text = match value.text(column) {
             Some(text) => text,
             None => {
-                self.value.clear();
-                value.append_text(column, &mut self.value, &self.eval)?;
-                &self.value
+                to.value.clear();
+                value.append_text(column, to.value, to.eval)?;
+                &to.value[..]
             }
         };
         match self.options.format {
-            Format::Csv => append_csv(text, self.options, column.csv, &mut self.line),
-            _ => append_text(text, self.options.delimiter, &mut self.line),
+            Format::Csv => append_csv(text, &self.options, column.csv, to.line),
+            _ => append_text(text, self.options.delimiter, to.line),
         }
     }
 
-    fn write_row<'v>(&mut self, values: impl ExactSizeIterator<Item = WrittenValue<'v>>) -> Result<()> {
-        let columns = self.columns;
+    fn append_row<'v>(
+        &self,
+        values: impl ExactSizeIterator<Item = WrittenValue<'v>>,
+        to: &mut LineWriter<'_>,
+    ) -> Result<()> {
         if self.options.format == Format::Binary {
-            self.line.extend_from_slice(&(values.len() as i16).to_be_bytes());
-            for (value, column) in values.zip(columns) {
-                value.append_sized(column, &mut self.line, &self.eval)?;
+            to.line.extend_from_slice(&(values.len() as i16).to_be_bytes());
+            for (value, column) in values.zip(&self.columns) {
+                value.append_sized(column, to.line, to.eval)?;
             }
         } else {
-            for (i, (value, column)) in values.zip(columns).enumerate() {
+            for (i, (value, column)) in values.zip(&self.columns).enumerate() {
                 if i > 0 {
-                    self.line.push(self.options.delimiter);
+                    to.line.push(self.options.delimiter);
                 }
-                self.field_text(column, value)?;
+                self.append_field(column, value, to)?;
             }
-            self.line.push(b'\n');
+            to.line.push(b'\n');
         }
-        self.rows += 1;
-        self.bytes += self.line.len() as i64;
-        self.progress.set(ROWS, self.rows);
-        self.progress.set(BYTES, self.bytes);
+        Ok(())
+    }
+    fn shown<'v>(&self, vectors: &'v [Vector]) -> Vec<ShownColumn<'v>> {
+        let columns = self.columns.iter().zip(vectors);
+        columns.map(|(column, vector)| ShownColumn::new(vector, column.type_oid, column.typmod)).collect()
+    }
+}
+
+/// Writes rows of COPY on any thread.
+struct CopyPrinter {
+    format: Arc<CopyFormat>,
+    /// None: the output has no messages.
+    messages: Option<&'static dyn MessageMaker>,
+}
+
+impl RowPrinter for CopyPrinter {
+    fn print(&self, columns: &[Vector], rows: Rows<'_>, eval: &EvalContext<'_>, out: &mut PrintedRows) -> Result<()> {
+        let shown = self.format.shown(columns);
+        let (mut line, mut value) = (Vec::new(), Vec::new());
+        let before = out.bytes.len();
+        rows.try_each(|row| {
+            let values = shown.iter().map(|column| WrittenValue::Shown(column, row));
+            out.rows += 1;
+            let Some(messages) = self.messages else {
+                return self
+                    .format
+                    .append_row(values, &mut LineWriter { line: &mut out.bytes, value: &mut value, eval });
+            };
+            self.format.append_row(values, &mut LineWriter { line: &mut line, value: &mut value, eval })?;
+            messages.copy_data(&line, &mut out.bytes);
+            out.content_bytes += line.len() as u64;
+            line.clear();
+            Ok(())
+        })?;
+        if self.messages.is_none() {
+            out.content_bytes += (out.bytes.len() - before) as u64;
+        }
+        Ok(())
+    }
+}
+
+impl CopySink<'_> {
+    fn write_row<'v>(&mut self, values: impl ExactSizeIterator<Item = WrittenValue<'v>>) -> Result<()> {
+        let mut to = LineWriter { line: &mut self.line, value: &mut self.value, eval: &self.eval };
+        self.format.append_row(values, &mut to)?;
+        self.count(1, self.line.len() as u64);
+        self.write_line()
+    }
+    fn write_line(&mut self) -> Result<()> {
         self.output.write(&self.line)?;
         self.line.clear();
         Ok(())
+    }
+    fn count(&mut self, rows: u64, bytes: u64) {
+        self.rows += rows as i64;
+        self.bytes += bytes as i64;
+        self.progress.set(ROWS, self.rows);
+        self.progress.set(BYTES, self.bytes);
     }
 }
 
@@ -237,10 +306,27 @@ impl RowSink for CopySink<'_> {
         true
     }
     fn columns(&mut self, vectors: &[Vector], rows: Rows<'_>) -> Result<()> {
-        let columns = self.columns.iter().zip(vectors);
-        let shown: Vec<ShownColumn<'_>> =
-            columns.map(|(column, vector)| ShownColumn::new(vector, column.type_oid, column.typmod)).collect();
+        let shown = self.format.shown(vectors);
         rows.try_each(|row| self.write_row(shown.iter().map(|column| WrittenValue::Shown(column, row))))
+    }
+    fn printer(&self) -> Option<Arc<dyn RowPrinter>> {
+        let are_plain = self.format.columns.iter().all(|column| is_self_contained(column.type_oid));
+        let messages = match self.output.made_form() {
+            MadeForm::None => return None,
+            MadeForm::Bytes => None,
+            MadeForm::Messages(messages) => Some(messages),
+        };
+        are_plain.then(|| Arc::new(CopyPrinter { format: self.format.clone(), messages }) as Arc<dyn RowPrinter>)
+    }
+    fn printed(&mut self, rows: &PrintedRows) -> Result<()> {
+        if rows.rows == 0 {
+            return Ok(());
+        }
+        self.count(rows.rows, rows.content_bytes + self.line.len() as u64);
+        if !self.line.is_empty() {
+            self.write_line()?;
+        }
+        self.output.write_made(&rows.bytes)
     }
 }
 
@@ -274,18 +360,18 @@ pub(super) fn copy_to(
         return Err(Error::unsupported("COPY query must have a RETURNING clause"));
     }
     let progress = &runtime.control().progress;
-    let columns = CopiedColumn::all(&plan, options);
+    let format = CopyFormat::new(options, CopiedColumn::all(&plan, options));
     let header = if options.format == Format::Binary { BINARY_HEADER } else { &[] };
     if let Some(name) = s.filename() {
         let mut file = open_output(&session.context, name)?;
-        let parts = CopyParts { output: &mut file, options, columns, progress, header };
+        let parts = CopyParts { output: &mut file, format, progress, header };
         let rows = copy_rows(session, &plan, parts, runtime)?;
         file.finish()?;
         return Ok(rows);
     }
     let mut client = client;
-    client.copy_out_begin(options.format == Format::Binary, columns.len());
-    let parts = CopyParts { output: &mut client, options, columns, progress, header };
+    client.copy_out_begin(options.format == Format::Binary, format.columns.len());
+    let parts = CopyParts { output: &mut client, format, progress, header };
     let rows = copy_rows(session, &plan, parts, runtime)?;
     client.copy_out_end();
     Ok(rows)
@@ -303,10 +389,11 @@ fn plan_as_query(session: &mut Session, table: &Table, columns: &[Column], runti
 }
 
 fn copy_rows(session: &mut Session, plan: &Arc<Plan>, mut parts: CopyParts<'_>, runtime: &dyn Runtime) -> Result<u64> {
-    let options = parts.options;
+    let format = parts.format.clone();
+    let options = &format.options;
     if options.header && options.format != Format::Binary {
         let mut line = Vec::new();
-        for (i, column) in parts.columns.iter().enumerate() {
+        for (i, column) in format.columns.iter().enumerate() {
             let name = column.name.as_bytes();
             if i > 0 {
                 line.push(options.delimiter);

@@ -1,18 +1,21 @@
 //! Running a plan: locks, snapshot, execution, and rows on their way to the client.
 
 use super::Session;
-use crate::client::{Client, FieldInfo, Runtime};
+use crate::client::{Client, FieldInfo, MessageMaker, Runtime};
 use crate::host::Environment;
 use crate::host::NullSink;
 use crate::routine::Routines;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_exec::stats::Usage;
-use kilndb_exec::{ExecContext, Execution, PendingChecks, RowSink, RunProgress, TransactionSlot};
+use kilndb_exec::{
+    ExecContext, Execution, PendingChecks, PrintedRows, RowPrinter, RowSink, RunProgress, TransactionSlot,
+};
 use kilndb_plan::Plan;
 use kilndb_plan::measured::MeasuredCost;
 use kilndb_plan::node::OutputColumn;
 use kilndb_storage::Snapshot;
+use kilndb_types::context::is_self_contained;
 use kilndb_types::io::ShownColumn;
 use kilndb_types::vector::{Rows, Vector};
 use kilndb_types::{Datum, EvalContext, io};
@@ -83,15 +86,55 @@ impl RowSink for ClientSink<'_> {
         let shown: Vec<ShownColumn<'_>> =
             columns.iter().zip(vectors).map(|(c, vector)| ShownColumn::new(vector, c.type_oid, c.typmod)).collect();
         rows.try_each(|row| {
-            self.client.data_row(shown.len(), &mut |i, out| {
-                let (column, format) = (&shown[i], known_format(formats, i)?);
-                match format {
-                    _ if column.is_null(row) => return Ok(false),
-                    Format::Text => column.append_text(row, out, eval)?,
-                    Format::Binary => column.append_binary(row, out, eval)?,
-                }
-                Ok(true)
-            })
+            self.client
+                .data_row(shown.len(), &mut |i, out| append_shown(&shown[i], row, known_format(formats, i)?, out, eval))
+        })
+    }
+    fn printer(&self) -> Option<Arc<dyn RowPrinter>> {
+        let messages = self.client.messages()?;
+        let formats =
+            (0..self.columns.len()).map(|i| known_format(self.formats, i).ok()).collect::<Option<Vec<_>>>()?;
+        let types: Vec<(Oid, i32)> = self.columns.iter().map(|c| (c.type_oid, c.typmod)).collect();
+        let are_plain = types.iter().all(|(type_oid, _)| is_self_contained(*type_oid));
+        are_plain.then(|| Arc::new(DataRowPrinter { messages, formats, types }) as Arc<dyn RowPrinter>)
+    }
+    fn printed(&mut self, rows: &PrintedRows) -> Result<()> {
+        self.client.send_made(&rows.bytes)
+    }
+}
+
+/// Appends a value of a column; false: it is NULL.
+fn append_shown(
+    column: &ShownColumn<'_>,
+    row: usize,
+    format: Format,
+    out: &mut Vec<u8>,
+    eval: &EvalContext<'_>,
+) -> Result<bool> {
+    match format {
+        _ if column.is_null(row) => return Ok(false),
+        Format::Text => column.append_text(row, out, eval)?,
+        Format::Binary => column.append_binary(row, out, eval)?,
+    }
+    Ok(true)
+}
+
+/// Makes the messages of a client's rows.
+struct DataRowPrinter {
+    messages: &'static dyn MessageMaker,
+    formats: Vec<Format>,
+    types: Vec<(Oid, i32)>,
+}
+
+impl RowPrinter for DataRowPrinter {
+    fn print(&self, columns: &[Vector], rows: Rows<'_>, eval: &EvalContext<'_>, out: &mut PrintedRows) -> Result<()> {
+        let columns = self.types.iter().zip(columns);
+        let shown: Vec<ShownColumn<'_>> =
+            columns.map(|((type_oid, typmod), vector)| ShownColumn::new(vector, *type_oid, *typmod)).collect();
+        out.rows += rows.len() as u64;
+        rows.try_each(|row| {
+            let mut write = |i: usize, out: &mut Vec<u8>| append_shown(&shown[i], row, self.formats[i], out, eval);
+            self.messages.data_row(shown.len(), &mut write, &mut out.bytes)
         })
     }
 }
