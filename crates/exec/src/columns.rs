@@ -1,13 +1,11 @@
 //! Rows as columns, between operators.
 
 use super::context::{Batch, ExecContext, RunState};
-use super::morsels::MorselRun;
-use super::parts::begin_morsels;
+use super::morsels::BatchMorsels;
 use super::state::NodeState;
-use kilndb_base::Result;
+use kilndb_base::{Error, Result};
 use kilndb_types::Datum;
 use kilndb_types::vector::{Rows, Vector};
-use std::sync::Arc;
 
 /// Columns are not worth while for fewer rows.
 pub(crate) const COLUMNS_ROWS_MIN: f64 = 64.0;
@@ -28,7 +26,7 @@ pub(crate) struct ColumnInput {
     pub batch: ColumnBatch,
     rows: Batch,
     /// Several threads read it: batches of the present morsel, and those to come.
-    morsels: Option<(std::vec::IntoIter<ColumnBatch>, MorselRun<Vec<ColumnBatch>>)>,
+    morsels: Option<BatchMorsels<ColumnBatch>>,
 }
 
 impl ColumnInput {
@@ -41,15 +39,13 @@ impl ColumnInput {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let wanted = is_used.to_vec();
-        let read = move |node: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>| {
-            let (mut input, mut read) = (ColumnInput::default(), Vec::new());
-            while input.fill(node, &wanted, rt, cx)? {
-                read.push(std::mem::take(&mut input.batch));
-            }
-            Ok(read)
+        let fill = move |node: &mut NodeState, batch: &mut ColumnBatch, rt: &mut RunState, cx: &mut ExecContext<'_>| {
+            let mut input = ColumnInput { batch: std::mem::take(batch), ..ColumnInput::default() };
+            let is_filled = input.fill(node, &wanted, rt, cx);
+            *batch = input.batch;
+            is_filled
         };
-        let run = begin_morsels((node, is_used), Arc::new(read), rt, cx)?;
-        self.morsels = run.map(|run| (Vec::new().into_iter(), run));
+        self.morsels = BatchMorsels::begin((node, is_used), fill, rt, cx)?;
         Ok(())
     }
     /// The next rows, of whose columns only those in `is_used` are there. False: there are no more.
@@ -60,13 +56,8 @@ impl ColumnInput {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
-        while let Some((batches, run)) = &mut self.morsels {
-            if let Some(batch) = batches.next() {
-                self.batch = batch;
-                return Ok(true);
-            }
-            let Some(next) = run.next(node, rt, cx)? else { return Ok(false) };
-            *batches = next.into_iter();
+        if let Some(morsels) = &mut self.morsels {
+            return morsels.next(&mut self.batch, node, rt, cx);
         }
         if node.has_columns() {
             return node.fill_columns((&mut self.batch, is_used), rt, cx);
@@ -76,6 +67,65 @@ impl ColumnInput {
         self.batch.take_values(&mut self.rows, is_used);
         Ok(is_filled)
     }
+}
+
+/// An operator's input as rows, which several threads read if they can.
+#[derive(Default)]
+pub(crate) struct RowInput {
+    is_begun: bool,
+    columns: ColumnBatch,
+    morsels: Option<BatchMorsels<Batch>>,
+}
+
+impl RowInput {
+    /// The next rows of all of the input, at most `max` where one thread reads it. False: there are no more.
+    pub fn fill(
+        &mut self,
+        (rows, max): (&mut Batch, usize),
+        node: &mut NodeState,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            let width = rows.width;
+            let fill = move |node: &mut NodeState, rows: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>| {
+                rows.start(width);
+                fill_rows(node, (rows, &mut ColumnBatch::default()), rt, cx)
+            };
+            self.morsels = BatchMorsels::begin((node, &vec![true; width]), fill, rt, cx)?;
+        }
+        if let Some(morsels) = &mut self.morsels {
+            return morsels.next(rows, node, rt, cx);
+        }
+        rows.max = max;
+        fill_rows(node, (rows, &mut self.columns), rt, cx)
+    }
+}
+
+/// As [`NodeState::fill`], of a node that may be a join which has begun to hand on columns.
+fn fill_rows(
+    node: &mut NodeState,
+    (rows, columns): (&mut Batch, &mut ColumnBatch),
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<bool> {
+    let NodeState::HashJoin(join) = node else { return node.fill(rows, rt, cx) };
+    if !join.has_begun_columns() {
+        return node.fill(rows, rt, cx);
+    }
+    rows.clear();
+    if !node.fill_columns((columns, &vec![true; rows.width]), rt, cx)? {
+        return Ok(false);
+    }
+    let (columns, list) = columns.parts();
+    list.try_each(|row| {
+        for column in &*columns {
+            rows.data.push(column.get(row)?);
+        }
+        rows.end_row();
+        Ok::<(), Error>(())
+    })?;
+    Ok(true)
 }
 
 /// The used columns of a row as values, NULL for the others.

@@ -14,12 +14,13 @@
 
 use super::context::{ExecContext, RunState};
 use super::helpers::HelperTeam;
-use super::parts::HelperFigures;
+use super::parts::{HelperFigures, begin_morsels};
 use super::state::NodeState;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::WakeHandle;
 use kilndb_base::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kilndb_base::{Error, Result};
+use kilndb_plan::Op;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -223,6 +224,78 @@ impl<T: Send + 'static> MorselRun<T> {
         figures.lock().unwrap_or_else(PoisonError::into_inner).add_to(rt, cx);
         rt.workers_launched += launched as u64;
         Ok(())
+    }
+}
+
+/// An input whose batches the session gets in their order while several threads read it.
+pub(crate) struct BatchMorsels<B: Send + 'static> {
+    run: MorselRun<Vec<B>>,
+    /// Batches of the present morsel that are still to come.
+    batches: std::vec::IntoIter<B>,
+    spare: SpareBatches<B>,
+}
+
+/// Batches that have been read, whose memory is used again.
+struct SpareBatches<B>(Arc<Mutex<Vec<B>>>);
+
+impl<B: Default> SpareBatches<B> {
+    fn take(&self) -> B {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+    fn put(&self, batch: B) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+    }
+}
+
+/// Is there more to do for the rows than to read them? Handing them over costs what decoding them costs.
+fn computes(op: &Op) -> bool {
+    match op {
+        Op::SeqScan(scan) => scan.filter.is_some(),
+        _ => true,
+    }
+}
+
+impl<B: Default + Send + 'static> BatchMorsels<B> {
+    /// `fill` puts the next rows into a batch, in place of what was in it; false: there are none. None: one thread reads all.
+    pub fn begin(
+        (input, is_used): (&mut NodeState, &[bool]),
+        fill: impl Fn(&mut NodeState, &mut B, &mut RunState, &mut ExecContext<'_>) -> Result<bool> + Send + Sync + 'static,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<BatchMorsels<B>>> {
+        if !computes(&input.node().op) {
+            return Ok(None);
+        }
+        let spare = SpareBatches(Arc::default());
+        let spares = SpareBatches(spare.0.clone());
+        let read = move |input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>| {
+            let (mut batches, mut batch) = (Vec::new(), spares.take());
+            while fill(input, &mut batch, rt, cx)? {
+                batches.push(std::mem::replace(&mut batch, spares.take()));
+            }
+            spares.put(batch);
+            Ok(batches)
+        };
+        let run = begin_morsels((input, is_used), Arc::new(read), rt, cx)?;
+        Ok(run.map(|run| BatchMorsels { run, batches: Vec::new().into_iter(), spare }))
+    }
+
+    /// Puts the next batch in place of `batch`. False: there is none.
+    pub fn next(
+        &mut self,
+        batch: &mut B,
+        input: &mut NodeState,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        loop {
+            if let Some(next) = self.batches.next() {
+                self.spare.put(std::mem::replace(batch, next));
+                return Ok(true);
+            }
+            let Some(batches) = self.run.next(input, rt, cx)? else { return Ok(false) };
+            self.batches = batches.into_iter();
+        }
     }
 }
 

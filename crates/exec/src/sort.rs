@@ -1,5 +1,6 @@
 //! Sorts, with a limit on the rows kept where a LIMIT follows.
 
+use super::columns::RowInput;
 use super::context::*;
 use super::expr::Evaluate;
 use super::state::UnaryInput;
@@ -44,6 +45,8 @@ pub fn compare_values(ty: Oid, a: &Datum, b: &Datum, descending: bool, nulls_fir
 /// many rows at a time as have these keys alike.
 pub(crate) struct SortState {
     pub unary: UnaryInput,
+    /// How the input is read, unless its order is wanted in groups.
+    input: RowInput,
     sorter: Option<Sorter>,
     top: Option<TopRows>,
     /// The number of rows that the consumer takes at most.
@@ -74,6 +77,7 @@ impl SortState {
     pub fn new(unary: UnaryInput) -> SortState {
         SortState {
             unary,
+            input: RowInput::default(),
             sorter: None,
             top: None,
             bound: None,
@@ -87,6 +91,7 @@ impl SortState {
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
+        self.input = RowInput::default();
         self.sorter = None;
         self.top = None;
         (self.sorted, self.input_done) = (false, false);
@@ -131,6 +136,7 @@ impl SortState {
         let mut sorter = Sorter::new(cx.work_mem_bytes);
         let mut group: Vec<u8> = Vec::new();
         let mut count = 0u64;
+        let launched = rt.workers_launched;
         // Whoever wants few rows does not want many more of the input.
         let max = match bound {
             Some(n) if *presorted > 0 => {
@@ -141,7 +147,12 @@ impl SortState {
         loop {
             if self.position >= self.unary.buffer.rows {
                 self.position = 0;
-                if !self.unary.fill(max, rt, cx)? {
+                let UnaryInput { input, buffer, .. } = &mut self.unary;
+                let is_filled = match *presorted {
+                    0 => self.input.fill((buffer, max), input, rt, cx)?,
+                    _ => self.unary.fill(max, rt, cx)?,
+                };
+                if !is_filled {
                     self.unary.buffer.clear();
                     self.input_done = true;
                     break;
@@ -184,6 +195,7 @@ impl SortState {
         };
         let report = if *presorted > 0 { self.report.add(report) } else { report };
         rt.report(node.id, report);
+        rt.count_workers(node.id, launched);
         self.sorter = top.is_none().then_some(sorter);
         self.top = top;
         self.sorted = true;

@@ -1,5 +1,6 @@
 //! What a function may see of the world: settings, time, randomness, and the catalogs through [`ValueHost`].
 
+use crate::row::PhysicalType;
 use crate::trigram::Thresholds;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_fulltext::{Config, Dictionary};
@@ -203,6 +204,14 @@ impl SessionEnvironment for NoHost {
     }
     fn random_bytes(&self, _buf: &mut [u8]) {}
     fn notice(&self, _notice: Error) {}
+}
+
+/// Types whose values any thread can show that knows the settings of formats: they are scalars that name no object.
+pub fn is_shown_by_settings(type_oid: Oid) -> bool {
+    crate::types::descriptor(type_oid).is_some_and(|ty| {
+        let is_scalar = !matches!(ty.storage, PhysicalType::Tagged | PhysicalType::Oid);
+        ty.is_self_contained || ty.is_settings_free || is_scalar
+    })
 }
 
 /// Types whose values mean the same in every session and are read without looking anything up.

@@ -8,7 +8,7 @@
 
 use super::groups::TakenRows;
 use super::{AggregateState, RowScratch, of_set};
-use crate::columns::{ColumnBatch, row_of};
+use crate::columns::{ColumnInput, row_of};
 use crate::context::*;
 use crate::key_index::{KeyBatch, NO_NUMBER};
 use crate::vector_program::ProgramState;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// What taking in columns needs beside the groups, and keeps from one batch to the next.
 #[derive(Default)]
 pub(super) struct ColumnScratch {
-    batch: ColumnBatch,
+    input: ColumnInput,
     program: ProgramState,
     keys: KeyBatch,
     /// By row, the group that was there before the batch.
@@ -109,8 +109,12 @@ impl AggregateState {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let (mut rows, mut row) = (RowScratch::default(), Vec::new());
-        while self.unary.input.fill_columns((&mut scratch.batch, &program.is_used), rt, cx)? {
-            let (columns, left) = scratch.batch.parts();
+        let launched = rt.workers_launched;
+        if matches!(node.op, Op::Aggregate { in_parts: false, .. }) {
+            scratch.input.begin_morsels(&mut self.unary.input, &program.is_used, rt, cx)?;
+        }
+        while scratch.input.fill(&mut self.unary.input, &program.is_used, rt, cx)? {
+            let (columns, left) = scratch.input.batch.parts();
             match scratch.program.run(&program.program, columns, left, rt, cx)? {
                 true => self.add_batch(node, program, scratch, cx)?,
                 false => left.try_each(|position| {
@@ -120,6 +124,7 @@ impl AggregateState {
             }
             self.make_room(cx)?;
         }
+        rt.count_workers(node.id, launched);
         Ok(())
     }
 
@@ -131,7 +136,7 @@ impl AggregateState {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let Op::Aggregate { groups, types, sets, aggs, .. } = &node.op else { return Ok(()) };
-        let (columns, rows) = scratch.batch.parts();
+        let (columns, rows) = scratch.input.batch.parts();
         let values = BatchValues { program, state: &scratch.program, columns };
         if groups.is_empty() && sets.as_ref().is_none_or(|sets| sets.len() == 1) {
             return self.table.add_columns(aggs, TakenRows::OfOne(0, rows), values, &mut scratch.of_aggregate, cx);

@@ -223,6 +223,10 @@ impl HashJoinState {
     pub fn has_columns(&self) -> bool {
         self.columns.is_some() || self.probe.has_columns() && self.may_have_columns()
     }
+    /// Has it begun to hand on columns? It hands on no rows then.
+    pub fn has_begun_columns(&self) -> bool {
+        self.columns.is_some()
+    }
     /// Can it hand on its rows as columns, if this is wanted though its probe side has none?
     pub fn may_have_columns(&self) -> bool {
         self.column_program(&self.node).is_some()

@@ -15,7 +15,7 @@ use kilndb_catalog::{Column, Table};
 use kilndb_exec::{PrintedRows, RowPrinter, RowSink};
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, Statement, nodes};
-use kilndb_types::context::is_self_contained;
+use kilndb_types::context::is_shown_by_settings;
 use kilndb_types::io::ShownColumn;
 use kilndb_types::oids::BPCHAR;
 use kilndb_types::vector::{Rows, Vector};
@@ -310,7 +310,7 @@ impl RowSink for CopySink<'_> {
         rows.try_each(|row| self.write_row(shown.iter().map(|column| WrittenValue::Shown(column, row))))
     }
     fn printer(&self) -> Option<Arc<dyn RowPrinter>> {
-        let are_plain = self.format.columns.iter().all(|column| is_self_contained(column.type_oid));
+        let are_plain = self.format.columns.iter().all(|column| is_shown_by_settings(column.type_oid));
         let messages = match self.output.made_form() {
             MadeForm::None => return None,
             MadeForm::Bytes => None,

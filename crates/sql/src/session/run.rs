@@ -15,7 +15,7 @@ use kilndb_plan::Plan;
 use kilndb_plan::measured::MeasuredCost;
 use kilndb_plan::node::OutputColumn;
 use kilndb_storage::Snapshot;
-use kilndb_types::context::is_self_contained;
+use kilndb_types::context::is_shown_by_settings;
 use kilndb_types::io::ShownColumn;
 use kilndb_types::vector::{Rows, Vector};
 use kilndb_types::{Datum, EvalContext, io};
@@ -95,7 +95,7 @@ impl RowSink for ClientSink<'_> {
         let formats =
             (0..self.columns.len()).map(|i| known_format(self.formats, i).ok()).collect::<Option<Vec<_>>>()?;
         let types: Vec<(Oid, i32)> = self.columns.iter().map(|c| (c.type_oid, c.typmod)).collect();
-        let are_plain = types.iter().all(|(type_oid, _)| is_self_contained(*type_oid));
+        let are_plain = types.iter().all(|(type_oid, _)| is_shown_by_settings(*type_oid));
         are_plain.then(|| Arc::new(DataRowPrinter { messages, formats, types }) as Arc<dyn RowPrinter>)
     }
     fn printed(&mut self, rows: &PrintedRows) -> Result<()> {
