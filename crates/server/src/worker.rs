@@ -375,8 +375,14 @@ impl Worker {
                 limit = Duration::ZERO;
             }
         }
-        // EINTR and the like only make the round shorter.
-        let _ = self.poll.poll(events, Some(limit));
+        if limit.is_zero() {
+            let _ = self.poll.poll(events, Some(limit));
+        } else {
+            self.told_load.set_asleep(process_monotonic_nanos());
+            // EINTR and the like only make the round shorter.
+            let _ = self.poll.poll(events, Some(limit));
+            self.told_load.set_awake();
+        }
         self.inbox.sleeping.store(false, Ordering::SeqCst);
         self.memory_watch.give_back(events.is_empty() && !limit.is_zero());
     }
