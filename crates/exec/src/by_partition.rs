@@ -80,6 +80,7 @@ impl ByPartitionState {
             let counted = counters.get_mut(*node).map(std::mem::take).unwrap_or_default();
             if let Some(total) = counters.get_mut(*stand_in) {
                 total.add(&counted);
+                total.report = counted.report;
             }
         }
     }

@@ -1,11 +1,12 @@
 //! Rows as columns, between operators.
 
 use super::context::{Batch, ExecContext, RunState};
-use super::morsels::BatchMorsels;
+use super::morsels::{BatchMorsels, RowsBatch};
 use super::state::NodeState;
 use kilndb_base::{Error, Result};
+use kilndb_spill::row_bytes;
 use kilndb_types::Datum;
-use kilndb_types::vector::{Rows, Vector};
+use kilndb_types::vector::{Rows, Vector, VectorValues};
 
 /// Columns are not worth while for fewer rows.
 pub(crate) const COLUMNS_ROWS_MIN: f64 = 64.0;
@@ -30,10 +31,11 @@ pub(crate) struct ColumnInput {
 }
 
 impl ColumnInput {
-    /// Reads the input together with helpers, if there are some and its plan allows. To be called before the first row.
+    /// Reads the input together with helpers, if there are some and its plan allows, for the node with the number `consumer`. To
+    /// be called before the first row.
     pub fn begin_morsels(
         &mut self,
-        node: &mut NodeState,
+        (node, consumer): (&mut NodeState, usize),
         is_used: &[bool],
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
@@ -45,7 +47,7 @@ impl ColumnInput {
             *batch = input.batch;
             is_filled
         };
-        self.morsels = BatchMorsels::begin((node, is_used), fill, rt, cx)?;
+        self.morsels = BatchMorsels::begin((node, is_used, consumer), fill, rt, cx)?;
         Ok(())
     }
     /// The next rows, of whose columns only those in `is_used` are there. False: there are no more.
@@ -78,11 +80,12 @@ pub(crate) struct RowInput {
 }
 
 impl RowInput {
-    /// The next rows of all of the input, at most `max` where one thread reads it. False: there are no more.
+    /// The next rows of all of the input, at most `max` where one thread reads it, for the node with the number `consumer`. False:
+    /// there are no more.
     pub fn fill(
         &mut self,
         (rows, max): (&mut Batch, usize),
-        node: &mut NodeState,
+        (node, consumer): (&mut NodeState, usize),
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
@@ -92,7 +95,7 @@ impl RowInput {
                 rows.start(width);
                 fill_rows(node, (rows, &mut ColumnBatch::default()), rt, cx)
             };
-            self.morsels = BatchMorsels::begin((node, &vec![true; width]), fill, rt, cx)?;
+            self.morsels = BatchMorsels::begin((node, &vec![true; width], consumer), fill, rt, cx)?;
         }
         if let Some(morsels) = &mut self.morsels {
             return morsels.next(rows, node, rt, cx);
@@ -126,6 +129,29 @@ fn fill_rows(
         Ok::<(), Error>(())
     })?;
     Ok(true)
+}
+
+impl RowsBatch for ColumnBatch {
+    fn bytes(&self) -> usize {
+        self.columns.iter().map(|column| column.heap_bytes() + pointed_bytes(column, usize::MAX)).sum()
+    }
+}
+
+impl RowsBatch for Batch {
+    fn bytes(&self) -> usize {
+        row_bytes(&self.data)
+    }
+}
+
+/// What the last values of a column point to, in bytes.
+pub(crate) fn pointed_bytes(column: &Vector, count: usize) -> usize {
+    match &column.values {
+        VectorValues::Datums(values) => {
+            let last = &values[values.len() - count.min(values.len())..];
+            row_bytes(last).saturating_sub(size_of_val(last))
+        }
+        _ => 0,
+    }
 }
 
 /// The used columns of a row as values, NULL for the others.

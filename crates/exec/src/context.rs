@@ -178,8 +178,6 @@ pub struct RunState {
     spans: Vec<(usize, Range<usize>)>,
     /// Rows that conditions have ruled out so far.
     pub(crate) removed: u64,
-    /// Helper threads that have done parts of the run so far.
-    pub(crate) workers_launched: u64,
     /// For EXPLAIN ANALYZE: rows, loops and nanoseconds by node id.
     pub counters: Option<Vec<NodeCounter>>,
     pub(crate) pace: CheckpointInterval,
@@ -379,7 +377,6 @@ impl RunState {
             case_args: Vec::new(),
             spans: Vec::new(),
             removed: 0,
-            workers_launched: 0,
             counters: None,
             pace: Default::default(),
             plan,
@@ -416,11 +413,10 @@ impl RunState {
             }
         }
     }
-    /// Counts the helper threads that have done parts of the node since `launched` was the total.
-    pub(crate) fn count_workers(&mut self, node: usize, launched: u64) {
-        let more = self.workers_launched - launched;
+    /// Counts helper threads that have done parts of the node.
+    pub(crate) fn count_workers(&mut self, node: usize, launched: usize) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
-            c.workers_launched += more;
+            c.workers_launched += launched as u64;
         }
     }
     pub(crate) fn count_searches(&mut self, node: usize, searches: u64) {

@@ -149,7 +149,8 @@ impl Park for HelperPark {
         self.inner.wake_handle()
     }
     fn park(&self, deadline_nanos: Option<u64>) -> Result<()> {
-        self.checkpoint()?;
+        // It does not rest before it waits: what wakes it in its rest would be missing then.
+        self.check()?;
         let soon = process_monotonic_nanos() + LOOK_AROUND_NANOS;
         self.inner.park(Some(deadline_nanos.map_or(soon, |deadline| deadline.min(soon))))
     }
@@ -157,15 +158,19 @@ impl Park for HelperPark {
         self.inner.park_uninterruptible();
     }
     fn checkpoint(&self) -> Result<()> {
-        if self.stop.load(Ordering::Acquire) {
-            return Err(Error::new(sqlstate::QUERY_CANCELED, "the statement of a helper has ended"));
-        }
+        self.check()?;
         self.rest_if_loaded();
-        memory::check()
+        Ok(())
     }
 }
 
 impl HelperPark {
+    fn check(&self) -> Result<()> {
+        if self.stop.load(Ordering::Acquire) {
+            return Err(Error::new(sqlstate::QUERY_CANCELED, "the statement of a helper has ended"));
+        }
+        memory::check()
+    }
     fn rest_if_loaded(&self) {
         if !self.loads.iter().any(|load| load.is_of_others(self.session)) {
             return;

@@ -81,8 +81,7 @@ impl ModifyState {
     pub(super) fn run_columns(&mut self, m: &ModifyPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let is_used = vec![true; m.statement.input_width];
         let mut input = ColumnInput::default();
-        let launched = rt.workers_launched;
-        input.begin_morsels(&mut self.input, &is_used, rt, cx)?;
+        input.begin_morsels((&mut self.input, self.node.id), &is_used, rt, cx)?;
         let mut program = ProgramState::default();
         let mut scratch = std::mem::take(&mut self.scratch);
         while input.fill(&mut self.input, &is_used, rt, cx)? {
@@ -97,7 +96,6 @@ impl ModifyState {
             }
             cx.concerns_none();
         }
-        rt.count_workers(self.node.id, launched);
         self.scratch = scratch;
         Ok(())
     }

@@ -1,217 +1,300 @@
-//! Morsels: a table cut into ranges of blocks, which the session and its helpers take from one counter, and what they make of
+//! Morsels: tables cut into ranges of blocks, which the session and its helpers take one after the other, and what they make of
 //! each, handed on in the order of the table.
 //!
-//! Who has made something of a morsel leaves it on the board, where the session takes it once those before it have been taken. So the result is that of one thread: the same
-//! rows in the same order, and the same error behind the same rows.
+//! Who has made something of a morsel leaves it on the board, where the session takes it once those before it have been taken.
+//! So the result is that of one thread: the same rows in the same order, and the same error behind the same rows.
 //!
 //! Invariants
-//! 1. A morsel is taken by one thread, which leaves a result or an error for it, whatever happens to the thread.
-//! 2. No morsel is taken that is too far ahead of the session ([`MORSELS_AHEAD`]), so that few results wait.
+//! 1. A morsel is taken by one thread, which leaves an outcome for it, whatever happens to the thread.
+//! 2. No morsel is taken that is too far ahead of the session ([`MORSELS_AHEAD`]), and where much is made of few blocks, the
+//!    next morsels have fewer ([`RESULT_BYTES`]). So what waits on the board is a few megabytes.
 //! 3. A helper ends when it has had nothing to do for some time, as beside a client that reads slowly: other statements
 //!    want it.
+//! 4. The session gives way between results, though it may never have a morsel of its own to work on.
 //!
 //! Must not know: what is made of the rows.
 
 use super::context::{ExecContext, RunState};
 use super::helpers::HelperTeam;
+use super::partition::LeafPartition;
 use super::parts::{HelperFigures, begin_morsels};
 use super::state::NodeState;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::WakeHandle;
 use kilndb_base::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use kilndb_base::{Error, Result};
+use kilndb_base::{Error, Oid, Result};
 use kilndb_plan::Op;
+use kilndb_storage::Relation;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Blocks of a morsel: half a megabyte, which takes a thread some 100 µs or more.
-const MORSEL_BLOCKS: u32 = 64;
-/// For each thread, so many morsels may be taken of which the session has not had the first one's result.
-const MORSELS_AHEAD: u32 = 4;
+/// Blocks of the first morsel, and of a morsel at most: half a megabyte, which takes a thread some 100 µs or more.
+const FIRST_BLOCKS: u32 = 4;
+const BLOCKS_MAX: u32 = 64;
+/// What is made of a morsel should take so many bytes: less than a processor's cache.
+const RESULT_BYTES: Range<usize> = 128 << 10..512 << 10;
+/// For each thread, so many morsels may be taken of which the session has not had the first one's outcome.
+const MORSELS_AHEAD: u64 = 4;
 /// A helper that finds nothing to do for so long ends.
 const IDLE_NANOS: u64 = 50_000_000;
 /// The session looks around after so long at the latest while it waits for a helper.
 const LOOK_AROUND_NANOS: u64 = 100_000_000;
 
-/// What is done with a morsel's rows, which the node hands on until it has no more.
-pub(crate) type MorselWork<T> =
-    Arc<dyn Fn(&mut NodeState, &mut RunState, &mut ExecContext<'_>) -> Result<T> + Send + Sync>;
+/// What is made of a morsel.
+pub(crate) trait MorselResult: Default + Send + 'static {
+    /// The memory that it takes.
+    fn bytes(&self) -> usize;
+}
 
-/// The morsels of a table, as all threads see them.
+/// Adds to a result what is made of a morsel's rows, which the node hands on until it has no more. What was made before an
+/// error stays.
+pub(crate) type MorselWork<T> =
+    Arc<dyn Fn(&mut NodeState, &mut T, &mut RunState, &mut ExecContext<'_>) -> Result<()> + Send + Sync>;
+
+/// A table that is read in morsels.
+#[derive(Clone)]
+pub(crate) struct MorselTable {
+    pub oid: Oid,
+    pub heap: Arc<Relation>,
+    /// The partition that it is.
+    pub leaf: Option<Arc<LeafPartition>>,
+    /// How many blocks it had when the reading began: later ones have no row for its snapshot.
+    pub blocks: u32,
+}
+
+impl MorselTable {
+    pub fn of_table(oid: Oid, heap: &Arc<Relation>) -> MorselTable {
+        MorselTable { oid, heap: heap.clone(), leaf: None, blocks: heap.pages() }
+    }
+    pub fn of_partition(leaf: &Arc<LeafPartition>) -> MorselTable {
+        MorselTable { leaf: Some(leaf.clone()), ..MorselTable::of_table(leaf.oid, &leaf.heap) }
+    }
+}
+
+/// The morsels of tables that are read one after the other, as all threads see them.
 pub(crate) struct MorselBoard<T> {
-    blocks: u32,
-    ahead: u32,
+    /// The blocks of each table.
+    tables: Vec<u32>,
+    ahead: u64,
     state: Mutex<BoardState<T>>,
     session: WakeHandle,
 }
 
 struct BoardState<T> {
-    /// The next morsel to be taken by a thread.
-    next: u32,
-    /// The morsel of which the session wants the result next.
-    wanted: u32,
-    /// Results from the wanted one on, of those that there are.
-    results: VecDeque<Option<Result<T>>>,
-    /// Helpers that wait until the session has had more results.
+    /// Where the next morsel begins: the table's place in the list, and the block.
+    position: (usize, u32),
+    /// How many blocks it has, unless the table ends before.
+    blocks: u32,
+    /// How many morsels have been taken by threads.
+    taken: u64,
+    /// The morsel whose outcome the session wants next.
+    wanted: u64,
+    /// Outcomes from the wanted one on, of those that there are.
+    outcomes: VecDeque<Option<MorselOutcome<T>>>,
+    /// Helpers that wait until the session has had more of them.
     waiting: Vec<WakeHandle>,
 }
 
+/// What was made of a morsel, and the error that came behind it.
+struct MorselOutcome<T> {
+    made: T,
+    done: Result<()>,
+}
+
+/// Some blocks of a table.
+#[derive(Debug, PartialEq, Eq)]
+struct Morsel {
+    /// Its place in the order of all.
+    number: u64,
+    /// The table's place in the list.
+    table: usize,
+    blocks: Range<u32>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
 enum TakenMorsel {
-    /// This one, by its number.
-    One(u32),
-    /// None now: the session has to take results first.
+    One(Morsel),
+    /// None now: the session has to take outcomes first.
     None,
     /// There are no more.
     End,
 }
 
 /// Leaves an error for a morsel whose thread has not come back.
-struct MorselGuard<'a, T> {
+struct MorselGuard<'a, T: MorselResult> {
     board: &'a MorselBoard<T>,
-    morsel: u32,
+    number: u64,
     is_done: bool,
 }
 
-impl<T> Drop for MorselGuard<'_, T> {
+impl<T: MorselResult> Drop for MorselGuard<'_, T> {
     fn drop(&mut self) {
         if !self.is_done {
-            self.board.put(self.morsel, Err(Error::internal("a thread that read a part of a table has failed")));
+            let failed = Error::internal("a thread that read a part of a table has failed");
+            self.board.put(self.number, MorselOutcome { made: T::default(), done: Err(failed) });
         }
     }
 }
 
-impl<T> MorselBoard<T> {
-    pub fn new(blocks: u32, threads: usize, session: WakeHandle) -> MorselBoard<T> {
-        let state = BoardState { next: 0, wanted: 0, results: VecDeque::new(), waiting: Vec::new() };
-        let threads = u32::try_from(threads).unwrap_or(u32::MAX);
-        MorselBoard { blocks, ahead: threads.saturating_mul(MORSELS_AHEAD), state: Mutex::new(state), session }
+impl<T: MorselResult> MorselBoard<T> {
+    /// `tables`: how many blocks each of them has.
+    pub fn new(tables: Vec<u32>, threads: usize, session: WakeHandle) -> MorselBoard<T> {
+        let state = BoardState {
+            position: (0, 0),
+            blocks: FIRST_BLOCKS,
+            taken: 0,
+            wanted: 0,
+            outcomes: VecDeque::new(),
+            waiting: Vec::new(),
+        };
+        MorselBoard { tables, ahead: threads as u64 * MORSELS_AHEAD, state: Mutex::new(state), session }
     }
     fn state(&self) -> MutexGuard<'_, BoardState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn count(&self) -> u32 {
-        self.blocks.div_ceil(MORSEL_BLOCKS)
-    }
-    fn blocks_of(&self, morsel: u32) -> Range<u32> {
-        let first = morsel * MORSEL_BLOCKS;
-        first..self.blocks.min(first.saturating_add(MORSEL_BLOCKS))
-    }
     /// Takes a morsel. If there is none now, `waiter` is woken once there may be.
     fn take(&self, waiter: Option<&WakeHandle>) -> TakenMorsel {
         let mut state = self.state();
-        if state.next >= self.count() {
-            return TakenMorsel::End;
+        while self.tables.get(state.position.0).is_some_and(|blocks| state.position.1 >= *blocks) {
+            state.position = (state.position.0 + 1, 0);
         }
-        if state.next - state.wanted >= self.ahead {
+        let (table, first) = state.position;
+        let Some(blocks) = self.tables.get(table) else { return TakenMorsel::End };
+        if state.taken - state.wanted >= self.ahead {
             state.waiting.extend(waiter.cloned());
             return TakenMorsel::None;
         }
-        state.next += 1;
-        TakenMorsel::One(state.next - 1)
+        let end = (*blocks).min(first.saturating_add(state.blocks));
+        state.position.1 = end;
+        state.taken += 1;
+        TakenMorsel::One(Morsel { number: state.taken - 1, table, blocks: first..end })
     }
-    fn put(&self, morsel: u32, result: Result<T>) {
+    fn put(&self, number: u64, outcome: MorselOutcome<T>) {
+        let bytes = outcome.made.bytes();
         let mut state = self.state();
-        let at = (morsel - state.wanted) as usize;
-        if state.results.len() <= at {
-            state.results.resize_with(at + 1, || None);
+        if bytes >= RESULT_BYTES.end {
+            state.blocks = (state.blocks / 2).max(1);
+        } else if bytes < RESULT_BYTES.start {
+            state.blocks = (state.blocks * 2).min(BLOCKS_MAX);
         }
-        state.results[at] = Some(result);
+        let at = (number - state.wanted) as usize;
+        if state.outcomes.len() <= at {
+            state.outcomes.resize_with(at + 1, || None);
+        }
+        state.outcomes[at] = Some(outcome);
         drop(state);
         if at == 0 {
             self.session.wake();
         }
     }
-    /// The result of the wanted morsel, if it is there: the next one is wanted then.
-    fn take_result(&self) -> Option<Result<T>> {
+    /// The outcome of the wanted morsel, if it is there: the next one is wanted then.
+    fn take_outcome(&self) -> Option<MorselOutcome<T>> {
         let mut state = self.state();
-        let result = state.results.front_mut()?.take()?;
-        state.results.pop_front();
+        let outcome = state.outcomes.front_mut()?.take()?;
+        state.outcomes.pop_front();
         state.wanted += 1;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         waiting.iter().for_each(|waiter| waiter.wake());
-        Some(result)
+        Some(outcome)
     }
-    fn is_at_end(&self) -> bool {
-        self.state().wanted >= self.count()
+    /// Does a thread work on a morsel whose outcome the session has not had?
+    fn is_any_missing(&self) -> bool {
+        let state = self.state();
+        state.wanted < state.taken
     }
 
     /// Works on a morsel that was taken.
     fn work_on(
         &self,
-        morsel: u32,
-        input: &mut NodeState,
-        work: &dyn Fn(&mut NodeState, &mut RunState, &mut ExecContext<'_>) -> Result<T>,
+        morsel: Morsel,
+        (input, tables): (&mut NodeState, &[MorselTable]),
+        work: &MorselWork<T>,
         (rt, cx): (&mut RunState, &mut ExecContext<'_>),
     ) {
-        let mut guard = MorselGuard { board: self, morsel, is_done: false };
-        input.begin_part(self.blocks_of(morsel));
-        let result = work(input, rt, cx);
+        let Morsel { number, table, blocks } = morsel;
+        let mut guard = MorselGuard { board: self, number, is_done: false };
+        let mut made = T::default();
+        let done = match tables.get(table) {
+            Some(table) => input.begin_part(table, blocks, rt).and_then(|()| work(input, &mut made, rt, cx)),
+            None => Err(Error::internal("a morsel of no table")),
+        };
         guard.is_done = true;
-        self.put(morsel, result);
+        self.put(number, MorselOutcome { made, done });
     }
 
-    /// What a helper does: takes morsels until there are no more, or none for some time.
+    /// What a helper does: takes morsels until there are no more, or none for some time. What fails does so for a morsel.
     pub fn help(
         &self,
-        input: &mut NodeState,
-        work: &dyn Fn(&mut NodeState, &mut RunState, &mut ExecContext<'_>) -> Result<T>,
+        (input, tables): (&mut NodeState, &[MorselTable]),
+        work: &MorselWork<T>,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
+    ) {
         let handle = cx.park.wake_handle();
         let mut idle_since = None;
         loop {
             match self.take(Some(&handle)) {
                 TakenMorsel::One(morsel) => {
                     idle_since = None;
-                    self.work_on(morsel, input, work, (rt, cx));
+                    self.work_on(morsel, (&mut *input, tables), work, (rt, cx));
                 }
                 TakenMorsel::None => {
                     let now = process_monotonic_nanos();
                     let until = *idle_since.get_or_insert(now) + IDLE_NANOS;
-                    if now >= until {
-                        return Ok(());
+                    if now >= until || cx.park.park(Some(until)).is_err() {
+                        return;
                     }
-                    cx.park.park(Some(until))?;
                 }
-                TakenMorsel::End => return Ok(()),
+                TakenMorsel::End => return,
             }
         }
     }
 }
 
 /// Morsels that the session works on together with helpers.
-pub(crate) struct MorselRun<T: Send + 'static> {
+pub(crate) struct MorselRun<T: MorselResult> {
     board: Arc<MorselBoard<T>>,
+    tables: Arc<[MorselTable]>,
     work: MorselWork<T>,
     /// None: they have ended, and what they have counted is the session's.
     team: Option<(HelperTeam<()>, Arc<Mutex<HelperFigures>>)>,
+    /// The error behind the result that was handed out last.
+    failure: Option<Error>,
+    /// The node that wants the rows, by its number.
+    consumer: usize,
 }
 
-impl<T: Send + 'static> MorselRun<T> {
+impl<T: MorselResult> MorselRun<T> {
     pub fn new(
-        board: Arc<MorselBoard<T>>,
+        (board, tables): (Arc<MorselBoard<T>>, Arc<[MorselTable]>),
         work: MorselWork<T>,
-        team: HelperTeam<()>,
-        figures: Arc<Mutex<HelperFigures>>,
+        team: (HelperTeam<()>, Arc<Mutex<HelperFigures>>),
+        consumer: usize,
     ) -> MorselRun<T> {
-        MorselRun { board, work, team: Some((team, figures)) }
+        MorselRun { board, tables, work, team: Some(team), failure: None, consumer }
     }
 
     /// What has been made of the next morsel in the order of the table. None: there are no more. `input` is the one with which
     /// it was begun.
     pub fn next(&mut self, input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<T>> {
         loop {
-            if let Some(result) = self.board.take_result() {
-                return result.map(Some);
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
             }
-            if self.board.is_at_end() {
-                self.finish(rt, cx)?;
-                return Ok(None);
+            cx.park.step()?;
+            if let Some(MorselOutcome { made, done }) = self.board.take_outcome() {
+                self.failure = done.err();
+                return Ok(Some(made));
             }
             match self.board.take(None) {
-                TakenMorsel::One(morsel) => self.board.work_on(morsel, input, &*self.work, (rt, cx)),
+                TakenMorsel::One(morsel) => {
+                    self.board.work_on(morsel, (&mut *input, &self.tables), &self.work, (rt, cx))
+                }
+                TakenMorsel::End if !self.board.is_any_missing() => {
+                    self.finish(rt, cx)?;
+                    return Ok(None);
+                }
                 // A helper works on the one that is wanted.
                 _ => cx.park.park(Some(process_monotonic_nanos() + LOOK_AROUND_NANOS))?,
             }
@@ -222,28 +305,51 @@ impl<T: Send + 'static> MorselRun<T> {
         let Some((team, figures)) = self.team.take() else { return Ok(()) };
         let launched = team.finish(cx.park)?.len();
         figures.lock().unwrap_or_else(PoisonError::into_inner).add_to(rt, cx);
-        rt.workers_launched += launched as u64;
+        rt.count_workers(self.consumer, launched);
         Ok(())
     }
 }
 
 /// An input whose batches the session gets in their order while several threads read it.
-pub(crate) struct BatchMorsels<B: Send + 'static> {
-    run: MorselRun<Vec<B>>,
+pub(crate) struct BatchMorsels<B: RowsBatch> {
+    run: MorselRun<BatchList<B>>,
     /// Batches of the present morsel that are still to come.
     batches: std::vec::IntoIter<B>,
     spare: SpareBatches<B>,
 }
 
+/// Rows that are handed over together.
+pub(crate) trait RowsBatch: Default + Send + 'static {
+    /// The memory that it takes.
+    fn bytes(&self) -> usize;
+}
+
+struct BatchList<B>(Vec<B>);
+
+impl<B> Default for BatchList<B> {
+    fn default() -> BatchList<B> {
+        BatchList(Vec::new())
+    }
+}
+
+impl<B: RowsBatch> MorselResult for BatchList<B> {
+    fn bytes(&self) -> usize {
+        self.0.iter().map(B::bytes).sum()
+    }
+}
+
 /// Batches that have been read, whose memory is used again.
 struct SpareBatches<B>(Arc<Mutex<Vec<B>>>);
 
-impl<B: Default> SpareBatches<B> {
+impl<B: RowsBatch> SpareBatches<B> {
     fn take(&self) -> B {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
     fn put(&self, batch: B) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+    }
+    fn drop_all(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -251,14 +357,16 @@ impl<B: Default> SpareBatches<B> {
 fn computes(op: &Op) -> bool {
     match op {
         Op::SeqScan(scan) => scan.filter.is_some(),
+        Op::Partitions(p) => computes(&p.template.op),
         _ => true,
     }
 }
 
-impl<B: Default + Send + 'static> BatchMorsels<B> {
-    /// `fill` puts the next rows into a batch, in place of what was in it; false: there are none. None: one thread reads all.
+impl<B: RowsBatch> BatchMorsels<B> {
+    /// `fill` puts the next rows into a batch, in place of what was in it; false: there are none. `consumer`: the node that
+    /// wants them, by its number. None: one thread reads all.
     pub fn begin(
-        (input, is_used): (&mut NodeState, &[bool]),
+        (input, is_used, consumer): (&mut NodeState, &[bool], usize),
         fill: impl Fn(&mut NodeState, &mut B, &mut RunState, &mut ExecContext<'_>) -> Result<bool> + Send + Sync + 'static,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
@@ -268,15 +376,18 @@ impl<B: Default + Send + 'static> BatchMorsels<B> {
         }
         let spare = SpareBatches(Arc::default());
         let spares = SpareBatches(spare.0.clone());
-        let read = move |input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>| {
-            let (mut batches, mut batch) = (Vec::new(), spares.take());
-            while fill(input, &mut batch, rt, cx)? {
-                batches.push(std::mem::replace(&mut batch, spares.take()));
-            }
-            spares.put(batch);
-            Ok(batches)
-        };
-        let run = begin_morsels((input, is_used), Arc::new(read), rt, cx)?;
+        let read =
+            move |input: &mut NodeState, made: &mut BatchList<B>, rt: &mut RunState, cx: &mut ExecContext<'_>| {
+                loop {
+                    let mut batch = spares.take();
+                    if !fill(input, &mut batch, rt, cx)? {
+                        spares.put(batch);
+                        return Ok(());
+                    }
+                    made.0.push(batch);
+                }
+            };
+        let run = begin_morsels((input, is_used, consumer), Arc::new(read), rt, cx)?;
         Ok(run.map(|run| BatchMorsels { run, batches: Vec::new().into_iter(), spare }))
     }
 
@@ -288,12 +399,16 @@ impl<B: Default + Send + 'static> BatchMorsels<B> {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
+        cx.park.step()?;
         loop {
             if let Some(next) = self.batches.next() {
                 self.spare.put(std::mem::replace(batch, next));
                 return Ok(true);
             }
-            let Some(batches) = self.run.next(input, rt, cx)? else { return Ok(false) };
+            let Some(BatchList(batches)) = self.run.next(input, rt, cx)? else {
+                self.spare.drop_all();
+                return Ok(false);
+            };
             self.batches = batches.into_iter();
         }
     }
@@ -304,56 +419,85 @@ mod tests {
     use super::*;
     use kilndb_base::park::{Park, ThreadPark};
 
-    fn board(morsels: u32) -> MorselBoard<u32> {
-        MorselBoard::new(morsels * MORSEL_BLOCKS - 1, 1, ThreadPark::new().wake_handle())
+    #[derive(Default, PartialEq, Debug)]
+    struct Made(usize);
+
+    impl MorselResult for Made {
+        fn bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    fn board(tables: &[u32]) -> MorselBoard<Made> {
+        MorselBoard::new(tables.to_vec(), 1, ThreadPark::new().wake_handle())
+    }
+    fn take(board: &MorselBoard<Made>) -> (usize, Range<u32>) {
+        match board.take(None) {
+            TakenMorsel::One(morsel) => (morsel.table, morsel.blocks),
+            other => panic!("{other:?}"),
+        }
+    }
+    fn put(board: &MorselBoard<Made>, number: u64, bytes: usize) {
+        board.put(number, MorselOutcome { made: Made(bytes), done: Ok(()) });
     }
 
     #[test]
-    fn results_leave_in_the_order_of_the_table() {
-        let board = board(4);
-        assert_eq!(board.blocks_of(3), 3 * MORSEL_BLOCKS..4 * MORSEL_BLOCKS - 1);
-        let taken: Vec<u32> = std::iter::from_fn(|| match board.take(None) {
-            TakenMorsel::One(morsel) => Some(morsel),
-            _ => None,
-        })
-        .collect();
-        assert_eq!(taken, [0, 1, 2, 3]);
-        board.put(2, Ok(2));
-        board.put(1, Err(Error::internal("planned")));
-        assert!(board.take_result().is_none());
-        board.put(0, Ok(0));
-        assert_eq!(board.take_result().unwrap().unwrap(), 0);
-        assert!(board.take_result().unwrap().is_err());
-        assert_eq!(board.take_result().unwrap().unwrap(), 2);
-        assert!(board.take_result().is_none() && !board.is_at_end());
-        board.put(3, Ok(3));
-        assert_eq!(board.take_result().unwrap().unwrap(), 3);
-        assert!(board.take_result().is_none() && board.is_at_end());
-        assert!(matches!(board.take(None), TakenMorsel::End));
+    fn outcomes_leave_in_the_order_of_the_tables() {
+        let board = board(&[1, 0, 9]);
+        let taken: Vec<_> = (0..4).map(|_| take(&board)).collect();
+        assert_eq!(taken, [(0, 0..1), (2, 0..4), (2, 4..8), (2, 8..9)]);
+        assert_eq!(board.take(None), TakenMorsel::End);
+        put(&board, 2, 200);
+        board.put(1, MorselOutcome { made: Made(100), done: Err(Error::internal("planned")) });
+        assert!(board.take_outcome().is_none());
+        put(&board, 0, 0);
+        assert_eq!(board.take_outcome().unwrap().made, Made(0));
+        let failed = board.take_outcome().unwrap();
+        assert!(failed.made == Made(100) && failed.done.is_err());
+        assert_eq!(board.take_outcome().unwrap().made, Made(200));
+        assert!(board.take_outcome().is_none() && board.is_any_missing());
+        put(&board, 3, 300);
+        assert_eq!(board.take_outcome().unwrap().made, Made(300));
+        assert!(board.take_outcome().is_none() && !board.is_any_missing());
     }
 
     #[test]
     fn nobody_goes_far_ahead_of_the_session() {
-        let board = board(100);
-        let mut taken = 0;
-        while let TakenMorsel::One(_) = board.take(None) {
-            taken += 1;
+        let board = board(&[1000]);
+        for _ in 0..MORSELS_AHEAD {
+            take(&board);
         }
-        assert_eq!(taken, MORSELS_AHEAD);
         let waiter = ThreadPark::new();
-        assert!(matches!(board.take(Some(&waiter.wake_handle())), TakenMorsel::None));
-        board.put(0, Ok(0));
-        assert!(board.take_result().is_some());
+        assert_eq!(board.take(Some(&waiter.wake_handle())), TakenMorsel::None);
+        put(&board, 0, 0);
+        assert!(board.take_outcome().is_some());
         // It was woken, so it does not wait.
         waiter.park(None).unwrap();
-        assert!(matches!(board.take(None), TakenMorsel::One(n) if n == MORSELS_AHEAD));
+        take(&board);
+    }
+
+    #[test]
+    fn much_of_few_blocks_makes_the_next_morsels_smaller() {
+        let board = board(&[10_000]);
+        let mut number = 0;
+        let mut blocks_after = |bytes| {
+            let (_, blocks) = take(&board);
+            put(&board, number, bytes);
+            number += 1;
+            assert!(board.take_outcome().is_some());
+            blocks.len()
+        };
+        let little: Vec<usize> = (0..6).map(|_| blocks_after(1000)).collect();
+        assert_eq!(little, [4, 8, 16, 32, 64, 64]);
+        assert_eq!([300_000, 300_000].map(&mut blocks_after), [64, 64]);
+        assert_eq!([10_000_000; 8].map(&mut blocks_after), [64, 32, 16, 8, 4, 2, 1, 1]);
     }
 
     #[test]
     fn a_thread_that_panics_leaves_an_error() {
-        let board = board(1);
-        assert!(matches!(board.take(None), TakenMorsel::One(0)));
-        drop(MorselGuard { board: &board, morsel: 0, is_done: false });
-        assert!(board.take_result().unwrap().is_err());
+        let board = board(&[1]);
+        take(&board);
+        drop(MorselGuard { board: &board, number: 0, is_done: false });
+        assert!(board.take_outcome().unwrap().done.is_err());
     }
 }

@@ -107,6 +107,16 @@ fn begin_counted(p: &PartitionScan, partition: Oid, rt: &mut RunState) -> Option
     Some(node)
 }
 
+/// As [`begin_counted`], of a partition of which a thread may read several parts.
+fn begin_counted_once(p: &PartitionScan, partition: Oid, rt: &mut RunState) -> Option<usize> {
+    let counters = rt.counters.as_ref()?;
+    let node = p.shown.iter().find(|s| s.oid == partition)?.node.id;
+    if counters.get(node).is_some_and(|counter| counter.loops == 0) {
+        rt.count_start(node);
+    }
+    Some(node)
+}
+
 fn next_counted(
     scan: &mut ScanState,
     counted: Option<usize>,
@@ -166,6 +176,23 @@ impl PartitionsState {
     pub fn share(&mut self, leaves: SharedLeaves) {
         self.reading.shared = Some((leaves, 0));
         self.reading.is_started = true;
+    }
+    /// Reads these blocks of a partition next, and no others.
+    pub(crate) fn begin_part(
+        &mut self,
+        leaf: &Arc<LeafPartition>,
+        blocks: Range<u32>,
+        rt: &mut RunState,
+    ) -> Result<()> {
+        let Op::Partitions(p) = &self.node.op else { return Ok(()) };
+        let reading = &mut self.reading;
+        reading.left.clear();
+        (reading.only, reading.shared) = (None, None);
+        reading.counted = begin_counted_once(p, leaf.oid, rt);
+        reading.scan.read_partition(OpenPartition::Held(leaf.clone()))?;
+        reading.scan.begin_part(blocks);
+        (reading.is_started, reading.is_open) = (true, true);
+        Ok(())
     }
     /// Makes the scan end after the block that it is reading, until this is called with false.
     pub(crate) fn end_with_block(&mut self, ends: bool) {
@@ -326,6 +353,7 @@ impl PartitionReader {
         if let Some((SharedLeaves(leaves), begun)) = &mut self.shared {
             let Some((leaf, blocks)) = leaves.get(*begun) else { return Ok(false) };
             *begun += 1;
+            self.counted = begin_counted_once(p, leaf.oid, rt);
             self.scan.rescan();
             self.scan.read_partition(OpenPartition::Held(leaf.clone()))?;
             self.scan.share(blocks.clone());

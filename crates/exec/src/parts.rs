@@ -20,7 +20,7 @@ use super::aggregate::{AggregateState, counts_whole_table};
 use super::context::*;
 use super::hashjoin::{HashJoinState, SharedBuild};
 use super::join::NestLoopState;
-use super::morsels::{MorselBoard, MorselRun, MorselWork};
+use super::morsels::{MorselBoard, MorselResult, MorselRun, MorselTable, MorselWork};
 use super::partition::LeafPartition;
 use super::partition_scan::{PartitionsState, SharedLeaves};
 use super::project::ProjectState;
@@ -176,6 +176,8 @@ enum SharedInput {
     Table(Arc<AtomicU32>),
     /// A table whose parts are given out by somebody.
     TableInMorsels,
+    /// Partitions of which it is so.
+    PartitionsInMorsels,
     Partitions(SharedLeaves),
     /// The build side of a hash join that the session has read, and what is shared of the probe side.
     Join(SharedBuild, Box<SharedInput>),
@@ -205,6 +207,9 @@ impl SharedInput {
                 Ok(NodeState::Scan(Box::new(scan)))
             }
             (SharedInput::TableInMorsels, _) => Ok(NodeState::Scan(Box::new(ScanState::new(node)))),
+            (SharedInput::PartitionsInMorsels, Op::Partitions(p)) => {
+                Ok(NodeState::Partitions(Box::new(PartitionsState::new(node, &p.template))))
+            }
             (SharedInput::Partitions(leaves), Op::Partitions(p)) => {
                 let mut scan = PartitionsState::new(node, &p.template);
                 scan.share(leaves.clone());
@@ -227,14 +232,30 @@ impl SharedInput {
     }
 }
 
-/// Makes a scan one that helpers may take part in, and says how many blocks it has; or a hash join, whose probe side they
+/// An input that is shared, and the tables that are read for it.
+struct SharedScan {
+    input: SharedInput,
+    tables: Vec<MorselTable>,
+}
+
+impl SharedScan {
+    fn pages(&self) -> u64 {
+        self.tables.iter().map(|table| u64::from(table.blocks)).sum()
+    }
+    /// The input that has this one below it.
+    fn below(self, above: impl FnOnce(Box<SharedInput>) -> SharedInput) -> SharedScan {
+        SharedScan { input: above(Box::new(self.input)), tables: self.tables }
+    }
+}
+
+/// Makes a scan one that helpers may take part in, and says which tables it reads; or a hash join, whose probe side they
 /// read. None: it does not read a whole table, or not on these terms.
 fn share(
     input: &mut NodeState,
     terms: SharingTerms<'_>,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
-) -> Result<Option<(SharedInput, u64)>> {
+) -> Result<Option<SharedScan>> {
     match input {
         NodeState::HashJoin(join) => {
             let Some(build) = join.share_build(terms.is_used, rt, cx)? else { return Ok(None) };
@@ -247,13 +268,16 @@ fn share(
                 return Ok(None);
             }
             let probe = share(join.probe(), terms, rt, cx)?;
-            Ok(probe.map(|(below, pages)| (SharedInput::Join(build, Box::new(below)), pages)))
+            Ok(probe.map(|probe| probe.below(|below| SharedInput::Join(build, below))))
         }
         NodeState::NestLoop(join) => {
             let node = join.node.clone();
             let Op::NestLoop { outer, inner, kind, .. } = &node.op else { return Ok(None) };
-            // How many rows are found for each is not known before.
+            // How many rows are found for each is not known before: what is made of a morsel might be far too much.
             let has_one_pair = matches!(kind, JoinKind::Semi | JoinKind::Anti);
+            if terms.in_morsels && !has_one_pair {
+                return Ok(None);
+            }
             let found = if has_one_pair { 1 } else { inner.rows.ceil().max(1.0) as u64 };
             let all = vec![true; outer.width];
             let terms = SharingTerms { is_used: &all, pairs_max: terms.pairs_max / found, ..terms };
@@ -261,31 +285,36 @@ fn share(
                 return Ok(None);
             }
             let shared = share(join.share_outer(), terms, rt, cx)?;
-            Ok(shared.map(|(below, pages)| (SharedInput::Loop(Box::new(below)), pages)))
+            Ok(shared.map(|shared| shared.below(SharedInput::Loop)))
         }
         NodeState::Scan(own) => {
             let Op::SeqScan(scan) = &own.node.op else { return Ok(None) };
             let Some(heap) = &scan.heap else { return Ok(None) };
-            let pages = u64::from(heap.pages());
+            let tables = vec![MorselTable::of_table(scan.table.oid, heap)];
             if terms.in_morsels {
-                return Ok(Some((SharedInput::TableInMorsels, pages)));
+                return Ok(Some(SharedScan { input: SharedInput::TableInMorsels, tables }));
             }
             let blocks = Arc::new(AtomicU32::new(0));
             own.share(blocks.clone());
-            Ok(Some((SharedInput::Table(blocks), pages)))
+            Ok(Some(SharedScan { input: SharedInput::Table(blocks), tables }))
         }
         NodeState::Project(project) if terms.in_morsels => {
             let Some(of_input) = project.used_of_input() else { return Ok(None) };
             let terms = SharingTerms { is_used: &of_input, ..terms };
             let shared = share(&mut project.unary.input, terms, rt, cx)?;
-            Ok(shared.map(|(below, pages)| (SharedInput::Projection(Box::new(below)), pages)))
+            Ok(shared.map(|shared| shared.below(SharedInput::Projection)))
         }
-        NodeState::Partitions(own) if !terms.in_morsels => {
+        NodeState::Partitions(own) => {
             let leaves = own.open_all(rt, cx)?;
-            let pages = leaves.iter().map(|leaf| u64::from(leaf.heap.pages())).sum();
+            let tables = leaves.iter().map(MorselTable::of_partition).collect();
             let leaves = SharedLeaves::new(leaves);
+            // Where there are no helpers, this thread reads all of them.
             own.share(leaves.clone());
-            Ok(Some((SharedInput::Partitions(leaves), pages)))
+            let input = match terms.in_morsels {
+                true => SharedInput::PartitionsInMorsels,
+                false => SharedInput::Partitions(leaves),
+            };
+            Ok(Some(SharedScan { input, tables }))
         }
         _ => Ok(None),
     }
@@ -306,8 +335,9 @@ pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut 
     }
     let pairs_max = if state.is_bounded() { u64::MAX } else { PAIRS_MAX };
     let terms = SharingTerms { is_used: &is_used, pairs_max, in_morsels: false };
-    let Some((shared, pages)) = share(&mut state.unary.input, terms, rt, cx)? else { return Ok(()) };
-    let Some((pool, most)) = helpers(weighed_blocks(input, pages), cx) else { return Ok(()) };
+    let Some(scan) = share(&mut state.unary.input, terms, rt, cx)? else { return Ok(()) };
+    let Some((pool, most)) = helpers(weighed_blocks(input, scan.pages()), cx) else { return Ok(()) };
+    let shared = scan.input;
     let (orders, input, of) = (HelperJob::of(rt, cx), input.clone(), node.clone());
     let figures = orders.figures.clone();
     let team = pool.start(most, cx.park.wake_handle(), move |park| {
@@ -318,9 +348,7 @@ pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut 
     let parts = team.finish(cx.park)?;
     let figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
     figures.add_to(rt, cx);
-    let launched = rt.workers_launched;
-    rt.workers_launched += parts.len() as u64;
-    rt.count_workers(node.id, launched);
+    rt.count_workers(node.id, parts.len());
     for part in parts {
         state.absorb(part, cx)?;
     }
@@ -334,9 +362,9 @@ fn weighed_blocks(input: &PlanNode, pages: u64) -> u64 {
 }
 
 /// Has the session and helpers do `work` for each morsel of the table that `input` reads, if the plan allows and there are
-/// helpers. Of the input's columns only those in `is_used` are wanted.
-pub(crate) fn begin_morsels<T: Send + 'static>(
-    (input, is_used): (&mut NodeState, &[bool]),
+/// helpers. Of the input's columns only those in `is_used` are wanted, by the node with the number `consumer`.
+pub(crate) fn begin_morsels<T: MorselResult>(
+    (input, is_used, consumer): (&mut NodeState, &[bool], usize),
     work: MorselWork<T>,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
@@ -350,31 +378,27 @@ pub(crate) fn begin_morsels<T: Send + 'static>(
         return Ok(None);
     }
     let terms = SharingTerms { is_used, pairs_max: PAIRS_MAX, in_morsels: true };
-    let Some((shared, pages)) = share(input, terms, rt, cx)? else { return Ok(None) };
-    let Some((pool, most)) = helpers(weighed_blocks(&node, pages), cx) else { return Ok(None) };
-    let Some(heap) = scanned(&node) else { return Ok(None) };
+    let Some(scan) = share(input, terms, rt, cx)? else { return Ok(None) };
+    let Some((pool, most)) = helpers(weighed_blocks(&node, scan.pages()), cx) else { return Ok(None) };
+    let SharedScan { input: shared, tables } = scan;
     let job = HelperJob::of(rt, cx);
     let figures = job.figures.clone();
-    let board = Arc::new(MorselBoard::new(u32::try_from(pages).unwrap_or(u32::MAX), most + 1, cx.park.wake_handle()));
-    let (of_helper, their_work) = (board.clone(), work.clone());
+    let tables: Arc<[MorselTable]> = tables.into();
+    let blocks = tables.iter().map(|table| table.blocks).collect();
+    let board = Arc::new(MorselBoard::new(blocks, most + 1, cx.park.wake_handle()));
+    let (of_helper, their_work, their_tables) = (board.clone(), work.clone(), tables.clone());
     let team = pool.start(most, cx.park.wake_handle(), move |park| {
-        job.carry_out(park, |rt, cx| of_helper.help(&mut shared.scan(&node)?, &*their_work, rt, cx))
+        job.carry_out(park, |rt, cx| {
+            of_helper.help((&mut shared.scan(&node)?, &their_tables), &their_work, rt, cx);
+            Ok(())
+        })
     });
     let Some(team) = team else { return Ok(None) };
-    heap.1.begin_scan(&cx.snapshot)?;
-    cx.usage.scanned(heap.0, 1, 0, 0);
-    Ok(Some(MorselRun::new(board, work, team, figures)))
-}
-
-/// The table that is read in morsels below a node, with its heap.
-fn scanned(node: &PlanNode) -> Option<(Oid, Arc<Relation>)> {
-    match &node.op {
-        Op::SeqScan(scan) => scan.heap.clone().map(|heap| (scan.table.oid, heap)),
-        Op::HashJoin { probe: below, .. } | Op::NestLoop { outer: below, .. } | Op::Project { input: below, .. } => {
-            scanned(below)
-        }
-        _ => None,
+    for table in &*tables {
+        table.heap.begin_scan(&cx.snapshot)?;
+        cx.usage.scanned(table.oid, 1, 0, 0);
     }
+    Ok(Some(MorselRun::new((board, tables), work, (team, figures), consumer)))
 }
 
 /// The number of a partitioned table's rows, if `state` aggregates nothing but count(*). The input counts as read then.
@@ -393,7 +417,7 @@ pub(crate) fn count_partitions(
         leaf.heap.begin_scan(&cx.snapshot)?;
     }
     let heaps: Vec<Arc<Relation>> = leaves.iter().map(|leaf: &Arc<LeafPartition>| leaf.heap.clone()).collect();
-    let counts = count(&heaps, rt, cx)?;
+    let counts = count(&heaps, node.id, rt, cx)?;
     for (leaf, rows) in leaves.iter().zip(&counts) {
         cx.usage.scanned(leaf.oid, 1, *rows as u64, 0);
     }
@@ -401,7 +425,7 @@ pub(crate) fn count_partitions(
 }
 
 /// The numbers of the heaps' rows, counted together with helpers.
-pub fn count(heaps: &[Arc<Relation>], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<i64>> {
+pub fn count(heaps: &[Arc<Relation>], node: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<i64>> {
     let heaps: Arc<[(Arc<Relation>, AtomicU32)]> = heaps.iter().map(|heap| (heap.clone(), AtomicU32::new(0))).collect();
     let pages = heaps.iter().map(|(heap, _)| u64::from(heap.pages())).sum();
     let team = helpers(pages, cx).and_then(|(pool, most)| {
@@ -410,7 +434,7 @@ pub fn count(heaps: &[Arc<Relation>], rt: &mut RunState, cx: &mut ExecContext<'_
     });
     let mut totals = count_part(&heaps, &cx.snapshot, cx.park)?;
     let others = team.map_or_else(|| Ok(Vec::new()), |team| team.finish(cx.park))?;
-    rt.workers_launched += others.len() as u64;
+    rt.count_workers(node, others.len());
     for theirs in others {
         assert!(theirs.len() == totals.len(), "all threads count the same heaps");
         totals.iter_mut().zip(theirs).for_each(|(total, rows)| *total += rows);

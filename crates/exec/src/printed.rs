@@ -2,7 +2,7 @@
 
 use super::columns::ColumnBatch;
 use super::context::*;
-use super::morsels::MorselRun;
+use super::morsels::{MorselResult, MorselRun};
 use super::parts::begin_morsels;
 use super::state::NodeState;
 use kilndb_base::Result;
@@ -10,6 +10,12 @@ use kilndb_base::sync::{Arc, Mutex, PoisonError};
 
 /// Memory of rows that have been handed on, to be used again: that of a morsel is too large to be asked of the system each time.
 type SparePrints = Arc<Mutex<Vec<PrintedRows>>>;
+
+impl MorselResult for PrintedRows {
+    fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
 
 pub(crate) struct PrintedRun {
     run: MorselRun<PrintedRows>,
@@ -26,16 +32,17 @@ impl PrintedRun {
     ) -> Result<Option<PrintedRun>> {
         let (wanted, spare) = (is_used.to_vec(), SparePrints::default());
         let theirs = spare.clone();
-        let print = move |input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>| {
-            let mut out = theirs.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let print = move |input: &mut NodeState, out: &mut PrintedRows, rt: &mut RunState, cx: &mut ExecContext<'_>| {
+            *out = theirs.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
             let mut batch = ColumnBatch::default();
             while input.fill_columns((&mut batch, &wanted), rt, cx)? {
                 let (columns, rows) = batch.parts();
-                printer.print(columns, rows, &cx.eval, &mut out)?;
+                printer.print(columns, rows, &cx.eval, out)?;
             }
-            Ok(out)
+            Ok(())
         };
-        let run = begin_morsels((input, is_used), Arc::new(print), rt, cx)?;
+        let node = input.node().id;
+        let run = begin_morsels((input, is_used, node), Arc::new(print), rt, cx)?;
         Ok(run.map(|run| PrintedRun { run, spare }))
     }
 

@@ -99,11 +99,6 @@ enum ScanTarget<'a> {
     Columns(&'a mut ColumnBatch, &'a [bool]),
 }
 
-#[cold]
-fn no_columns() -> Error {
-    Error::internal("columns are asked of a scan that has rows")
-}
-
 /// The table that a scan reads: the plan's, or a partition of it.
 #[derive(Clone, Copy)]
 struct ScanSource<'a> {
@@ -271,12 +266,14 @@ impl ScanState {
         self.next_as(ScanTarget::Columns(out, is_used), rt, cx)
     }
     fn next_as(&mut self, out: ScanTarget<'_>, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
-        let (removed, searches, launched) = (rt.removed, self.reading.searches, rt.workers_launched);
-        let done = self.reading.next(&self.node.op, out, rt, cx);
+        let (removed, searches) = (rt.removed, self.reading.searches);
+        let done = match (&self.node.op, out) {
+            (Op::CountScan { .. }, ScanTarget::Rows(out)) => self.reading.count(&self.node, out, rt, cx),
+            (op, out) => self.reading.next(op, out, rt, cx),
+        };
         if rt.counters.is_some() {
             rt.count_removed(self.node.id, removed);
             rt.count_searches(self.node.id, self.reading.searches - searches);
-            rt.count_workers(self.node.id, launched);
             let (exact, lossy) = self.reading.blocks;
             if exact + lossy > 0 {
                 rt.report(self.node.id, NodeReport::Blocks { exact, lossy });
@@ -383,10 +380,7 @@ impl ScanProgress {
         let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) =
             op
         else {
-            return match out {
-                ScanTarget::Rows(out) => self.count(op, out, rt, cx),
-                ScanTarget::Columns(..) => Err(no_columns()),
-            };
+            return Err(Error::internal("scan node"));
         };
         let open = self.partition.take();
         let catalog = cx.catalog;
@@ -459,11 +453,13 @@ impl ScanProgress {
         cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), scans, read, fetched);
     }
 
-    fn count(&mut self, op: &Op, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
-        match op {
+    fn count(&mut self, node: &PlanNode, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        match &node.op {
+            Op::CountScan { .. } if self.done => Ok(()),
             Op::CountScan { heap, table, is_system } => {
                 heap.begin_scan(&cx.snapshot)?;
-                let mut total: i64 = super::parts::count(std::slice::from_ref(heap), rt, cx)?.into_iter().sum();
+                let mut total: i64 =
+                    super::parts::count(std::slice::from_ref(heap), node.id, rt, cx)?.into_iter().sum();
                 self.done = true;
                 if *is_system && let Some(own) = cx.catalog.temporary() {
                     total += own.count(*table) as i64;

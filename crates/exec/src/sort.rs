@@ -136,7 +136,6 @@ impl SortState {
         let mut sorter = Sorter::new(cx.work_mem_bytes);
         let mut group: Vec<u8> = Vec::new();
         let mut count = 0u64;
-        let launched = rt.workers_launched;
         // Whoever wants few rows does not want many more of the input.
         let max = match bound {
             Some(n) if *presorted > 0 => {
@@ -149,7 +148,7 @@ impl SortState {
                 self.position = 0;
                 let UnaryInput { input, buffer, .. } = &mut self.unary;
                 let is_filled = match *presorted {
-                    0 => self.input.fill((buffer, max), input, rt, cx)?,
+                    0 => self.input.fill((buffer, max), (input, node.id), rt, cx)?,
                     _ => self.unary.fill(max, rt, cx)?,
                 };
                 if !is_filled {
@@ -195,7 +194,6 @@ impl SortState {
         };
         let report = if *presorted > 0 { self.report.add(report) } else { report };
         rt.report(node.id, report);
-        rt.count_workers(node.id, launched);
         self.sorter = top.is_none().then_some(sorter);
         self.top = top;
         self.sorted = true;

@@ -3,6 +3,7 @@
 use super::columns::ColumnBatch;
 use super::context::*;
 use super::expr::Evaluate;
+use super::morsels::MorselTable;
 use super::project::ProjectState;
 use super::{aggregate, cte, function, hash, hashjoin, join, lockrows, memoize, mergejoin, modify, scan, setop, sort};
 use kilndb_base::{Error, Result, sqlstate};
@@ -203,20 +204,22 @@ impl NodeState {
     }
 
     /// Goes on with a part of the table that it reads, after it has had no more rows of the one before.
-    pub(crate) fn begin_part(&mut self, blocks: Range<u32>) {
-        match self {
-            NodeState::Scan(scan) => scan.begin_part(blocks),
-            NodeState::Project(project) => project.unary.input.begin_part(blocks),
-            NodeState::HashJoin(join) => {
-                join.probe().begin_part(blocks);
+    pub(crate) fn begin_part(&mut self, table: &MorselTable, blocks: Range<u32>, rt: &mut RunState) -> Result<()> {
+        match (self, &table.leaf) {
+            (NodeState::Scan(scan), _) => scan.begin_part(blocks),
+            (NodeState::Partitions(scan), Some(leaf)) => scan.begin_part(leaf, blocks, rt)?,
+            (NodeState::Project(project), _) => project.unary.input.begin_part(table, blocks, rt)?,
+            (NodeState::HashJoin(join), _) => {
+                join.probe().begin_part(table, blocks, rt)?;
                 join.go_on();
             }
-            NodeState::NestLoop(join) => {
-                join.outer().begin_part(blocks);
+            (NodeState::NestLoop(join), _) => {
+                join.outer().begin_part(table, blocks, rt)?;
                 join.go_on();
             }
-            _ => {}
+            _ => return Err(Error::internal("a part is read of what has no parts")),
         }
+        Ok(())
     }
 
     /// Makes the scan that several threads share end after the block that it is reading, until this is called with false.

@@ -109,9 +109,8 @@ impl AggregateState {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let (mut rows, mut row) = (RowScratch::default(), Vec::new());
-        let launched = rt.workers_launched;
         if matches!(node.op, Op::Aggregate { in_parts: false, .. }) {
-            scratch.input.begin_morsels(&mut self.unary.input, &program.is_used, rt, cx)?;
+            scratch.input.begin_morsels((&mut self.unary.input, node.id), &program.is_used, rt, cx)?;
         }
         while scratch.input.fill(&mut self.unary.input, &program.is_used, rt, cx)? {
             let (columns, left) = scratch.input.batch.parts();
@@ -124,7 +123,6 @@ impl AggregateState {
             }
             self.make_room(cx)?;
         }
-        rt.count_workers(node.id, launched);
         Ok(())
     }
 

@@ -10,7 +10,7 @@
 //! 2. Behind a row's pairs stands an end in the list, if the kind of join asks whether the row has found a partner.
 
 use super::{HashJoinState, keeps_table, keeps_unmatched, needs_probe};
-use crate::columns::{ColumnBatch, ColumnInput, row_of};
+use crate::columns::{ColumnBatch, ColumnInput, pointed_bytes, row_of};
 use crate::context::*;
 use crate::expr::Evaluate;
 use crate::hash_table::{HashTable, NONE};
@@ -22,9 +22,8 @@ use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::program::{JoinProgram, VectorProgram};
 use kilndb_plan::{Op, PlanNode};
-use kilndb_spill::row_bytes;
 use kilndb_types::Datum;
-use kilndb_types::vector::{NO_ROW, Rows, Vector, VectorValues};
+use kilndb_types::vector::{NO_ROW, Rows, Vector};
 use std::sync::Arc;
 
 /// A piece ends with the row that reaches so many pairs, or in the midst of its pairs, if they alone are as many again.
@@ -187,17 +186,6 @@ impl ColumnTable {
     }
 }
 
-/// What the last values of a column point to, in bytes.
-fn pointed_bytes(column: &Vector, count: usize) -> usize {
-    match &column.values {
-        VectorValues::Datums(values) => {
-            let last = &values[values.len() - count.min(values.len())..];
-            row_bytes(last).saturating_sub(size_of_val(last))
-        }
-        _ => 0,
-    }
-}
-
 /// The columns of pairs, those of the probe side first.
 fn gather(
     (columns, is_used): (&mut [Vector], &[bool]),
@@ -245,7 +233,11 @@ impl HashJoinState {
         let Some(program) = self.column_program(&node).filter(|_| !keeps_table(*kind)) else { return Ok(None) };
         let mut state = self.columns.take().unwrap_or_default();
         state.is_started = true;
+        let begun = rt.counters.is_some().then(MeasureStart::now);
         let done = self.start_columns(&node, program, &mut state, is_used, rt, cx);
+        if let Some(begun) = begun {
+            rt.count_rows(node.id, 0, &begun);
+        }
         let has_one_pair = matches!(kind, JoinKind::Semi | JoinKind::Anti);
         let pairs_max = if has_one_pair { 1 } else { u64::from(state.table.longest_chain()) };
         let shared = SharedBuild { table: state.table.clone(), used: state.used.clone(), pairs_max };
@@ -365,8 +357,7 @@ impl HashJoinState {
         let columns = of_build.iter().map(|_| Vector::default()).collect();
         let mut table = ColumnTable { columns, ..ColumnTable::default() };
         let mut input = ColumnInput::default();
-        let launched = rt.workers_launched;
-        input.begin_morsels(&mut self.build, &of_build, rt, cx)?;
+        input.begin_morsels((&mut self.build, node.id), &of_build, rt, cx)?;
         let mut is_full = false;
         while !is_full && input.fill(&mut self.build, &of_build, rt, cx)? {
             if !keys.compute(&mut state.keys, &mut input.batch, rt, cx)? {
@@ -392,7 +383,6 @@ impl HashJoinState {
             is_full =
                 table.bytes() > cx.hash_mem_bytes && table.count() > 1 || table.count() >= END as usize - BATCH_ROWS;
         }
-        rt.count_workers(node.id, launched);
         (self.started, self.batches) = (true, 1);
         self.peak_bytes = table.bytes();
         if is_full {

@@ -256,25 +256,19 @@ impl RowPrinter for CopyPrinter {
     fn print(&self, columns: &[Vector], rows: Rows<'_>, eval: &EvalContext<'_>, out: &mut PrintedRows) -> Result<()> {
         let shown = self.format.shown(columns);
         let (mut line, mut value) = (Vec::new(), Vec::new());
-        let before = out.bytes.len();
         rows.try_each(|row| {
             let values = shown.iter().map(|column| WrittenValue::Shown(column, row));
-            out.rows += 1;
-            let Some(messages) = self.messages else {
-                return self
-                    .format
-                    .append_row(values, &mut LineWriter { line: &mut out.bytes, value: &mut value, eval });
-            };
-            self.format.append_row(values, &mut LineWriter { line: &mut line, value: &mut value, eval })?;
-            messages.copy_data(&line, &mut out.bytes);
-            out.content_bytes += line.len() as u64;
             line.clear();
+            // Of a row that fails nothing is written.
+            self.format.append_row(values, &mut LineWriter { line: &mut line, value: &mut value, eval })?;
+            match self.messages {
+                Some(messages) => messages.copy_data(&line, &mut out.bytes),
+                None => out.bytes.extend_from_slice(&line),
+            }
+            out.rows += 1;
+            out.content_bytes += line.len() as u64;
             Ok(())
-        })?;
-        if self.messages.is_none() {
-            out.content_bytes += (out.bytes.len() - before) as u64;
-        }
-        Ok(())
+        })
     }
 }
 

@@ -131,10 +131,11 @@ impl RowPrinter for DataRowPrinter {
         let columns = self.types.iter().zip(columns);
         let shown: Vec<ShownColumn<'_>> =
             columns.map(|((type_oid, typmod), vector)| ShownColumn::new(vector, *type_oid, *typmod)).collect();
-        out.rows += rows.len() as u64;
         rows.try_each(|row| {
             let mut write = |i: usize, out: &mut Vec<u8>| append_shown(&shown[i], row, self.formats[i], out, eval);
-            self.messages.data_row(shown.len(), &mut write, &mut out.bytes)
+            self.messages.data_row(shown.len(), &mut write, &mut out.bytes)?;
+            out.rows += 1;
+            Ok(())
         })
     }
 }
