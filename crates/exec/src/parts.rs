@@ -2,8 +2,9 @@
 //! row up in an index.
 //!
 //! The session and its helpers take the blocks of the table from one counter, those of partitions from one for each, in
-//! the same order. The build sides of hash joins are read before the helpers begin. What runs beside the session has a [`RunState`] and an [`ExecContext`] of its own, without catalogs, session and client: the planner
-//! gives only expressions here that need none of these.
+//! the same order. The build sides of hash joins are read before the helpers begin. What runs beside the session has a
+//! [`RunState`] and an [`ExecContext`] of its own, without catalogs, session and client: the planner gives only
+//! expressions here that need none of these.
 //!
 //! Where the order of the rows counts, or there are many, the session and its helpers take morsels of the table
 //! ([`super::morsels`]).
