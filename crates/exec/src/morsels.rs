@@ -315,7 +315,7 @@ pub(crate) struct BatchMorsels<B: RowsBatch> {
     run: MorselRun<BatchList<B>>,
     /// Batches of the present morsel that are still to come.
     batches: std::vec::IntoIter<B>,
-    spare: SpareBatches<B>,
+    spare: Spares<B>,
 }
 
 /// Rows that are handed over together.
@@ -338,15 +338,27 @@ impl<B: RowsBatch> MorselResult for BatchList<B> {
     }
 }
 
-/// Batches that have been read, whose memory is used again.
-struct SpareBatches<B>(Arc<Mutex<Vec<B>>>);
+/// What all threads are done with, whose memory is used again: that of a morsel is too large to be asked of the system each time.
+pub(crate) struct Spares<T>(Arc<Mutex<Vec<T>>>);
 
-impl<B: RowsBatch> SpareBatches<B> {
-    fn take(&self) -> B {
+impl<T> Clone for Spares<T> {
+    fn clone(&self) -> Spares<T> {
+        Spares(self.0.clone())
+    }
+}
+
+impl<T> Default for Spares<T> {
+    fn default() -> Spares<T> {
+        Spares(Arc::default())
+    }
+}
+
+impl<T: Default> Spares<T> {
+    pub fn take(&self) -> T {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
-    fn put(&self, batch: B) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+    pub fn put(&self, spare: T) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(spare);
     }
     fn drop_all(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -374,8 +386,8 @@ impl<B: RowsBatch> BatchMorsels<B> {
         if !computes(&input.node().op) {
             return Ok(None);
         }
-        let spare = SpareBatches(Arc::default());
-        let spares = SpareBatches(spare.0.clone());
+        let spare = Spares::<B>::default();
+        let spares = spare.clone();
         let read =
             move |input: &mut NodeState, made: &mut BatchList<B>, rt: &mut RunState, cx: &mut ExecContext<'_>| {
                 loop {

@@ -101,20 +101,25 @@ impl MergeSource {
 
 /// Counts the beginning of a partition's scan, for EXPLAIN ANALYZE, and returns the node that stands for it.
 fn begin_counted(p: &PartitionScan, partition: Oid, rt: &mut RunState) -> Option<usize> {
-    rt.counters.as_ref()?;
-    let node = p.shown.iter().find(|s| s.oid == partition)?.node.id;
+    let node = counted_node(p, partition, rt)?;
     rt.count_start(node);
     Some(node)
 }
 
 /// As [`begin_counted`], of a partition of which a thread may read several parts.
 fn begin_counted_once(p: &PartitionScan, partition: Oid, rt: &mut RunState) -> Option<usize> {
-    let counters = rt.counters.as_ref()?;
-    let node = p.shown.iter().find(|s| s.oid == partition)?.node.id;
-    if counters.get(node).is_some_and(|counter| counter.loops == 0) {
+    let node = counted_node(p, partition, rt)?;
+    let is_begun = rt.counters.as_ref().and_then(|counters| counters.get(node)).is_some_and(|c| c.loops > 0);
+    if !is_begun {
         rt.count_start(node);
     }
     Some(node)
+}
+
+/// The node that stands for the partition's scan, if EXPLAIN ANALYZE counts.
+fn counted_node(p: &PartitionScan, partition: Oid, rt: &RunState) -> Option<usize> {
+    rt.counters.as_ref()?;
+    p.shown.iter().find(|s| s.oid == partition).map(|shown| shown.node.id)
 }
 
 fn next_counted(

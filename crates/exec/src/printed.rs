@@ -2,14 +2,11 @@
 
 use super::columns::ColumnBatch;
 use super::context::*;
-use super::morsels::{MorselResult, MorselRun};
+use super::morsels::{MorselResult, MorselRun, Spares};
 use super::parts::begin_morsels;
 use super::state::NodeState;
 use kilndb_base::Result;
-use kilndb_base::sync::{Arc, Mutex, PoisonError};
-
-/// Memory of rows that have been handed on, to be used again: that of a morsel is too large to be asked of the system each time.
-type SparePrints = Arc<Mutex<Vec<PrintedRows>>>;
+use kilndb_base::sync::Arc;
 
 impl MorselResult for PrintedRows {
     fn bytes(&self) -> usize {
@@ -19,7 +16,7 @@ impl MorselResult for PrintedRows {
 
 pub(crate) struct PrintedRun {
     run: MorselRun<PrintedRows>,
-    spare: SparePrints,
+    spare: Spares<PrintedRows>,
 }
 
 impl PrintedRun {
@@ -30,10 +27,10 @@ impl PrintedRun {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<PrintedRun>> {
-        let (wanted, spare) = (is_used.to_vec(), SparePrints::default());
+        let (wanted, spare) = (is_used.to_vec(), Spares::<PrintedRows>::default());
         let theirs = spare.clone();
         let print = move |input: &mut NodeState, out: &mut PrintedRows, rt: &mut RunState, cx: &mut ExecContext<'_>| {
-            *out = theirs.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+            *out = theirs.take();
             let mut batch = ColumnBatch::default();
             while input.fill_columns((&mut batch, &wanted), rt, cx)? {
                 let (columns, rows) = batch.parts();
@@ -59,7 +56,7 @@ impl PrintedRun {
             handed += rows.rows;
             sink.printed(&rows)?;
             rows.clear();
-            self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(rows);
+            self.spare.put(rows);
         }
         Ok(handed)
     }
