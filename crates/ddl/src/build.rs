@@ -285,12 +285,17 @@ impl Definitions<'_> {
         context.check_access(&plan)
     }
 
-    /// The same of an index's predicate. Its expressions are not asked about where no row has them.
-    fn require_predicate(&mut self, table: &Arc<Table>, index: &Index, runtime: &dyn Runtime) -> Result<()> {
-        match &index.predicate_sql {
-            Some(sql) => self.require_calls(table, (RowValue::Expression(sql), RowCondition::All), runtime),
-            None => Ok(()),
+    /// Asks the predicate of an index on a table without a row: the role in force must be allowed to call its functions, and one
+    /// that uses no column is judged once, as by PostgreSQL. The index's expressions are not asked about.
+    fn ask_predicate(&mut self, table: &Arc<Table>, index: &Index, runtime: &dyn Runtime) -> Result<()> {
+        let Some(sql) = &index.predicate_sql else { return Ok(()) };
+        if table.storage.0 == 0 {
+            return Ok(());
         }
+        let heap_alone = Arc::new(Table { indexes: Vec::new(), ..(**table).clone() });
+        let (values, condition) = (vec![RowValue::Place], RowCondition::True(sql));
+        let query = TableQuery { table: &heap_alone, values, condition, is_one: true };
+        self.rows_into(&query, runtime, &mut FirstRowSink::default()).map(drop)
     }
 
     /// Whether a table has never had a row.
@@ -368,7 +373,7 @@ impl Definitions<'_> {
         };
         let follows = self.is_online(table);
         if is_empty && !follows {
-            return self.require_predicate(table, index, runtime);
+            return self.ask_predicate(table, index, runtime);
         }
         let progress = &runtime.control().progress;
         progress.begin(ProgressKind::CreateIndex, table.oid);
@@ -460,7 +465,7 @@ impl Definitions<'_> {
         }
         let mut sorter = self.new_key_sorter(1)();
         if self.has_no_page(table)? || self.has_no_row(table, of, runtime)? {
-            self.require_predicate(table, index, runtime)?;
+            self.ask_predicate(table, index, runtime)?;
             return Ok(vec![sorter]);
         }
         let keys = index.keys.iter().map(|k| match &k.expression_sql {
