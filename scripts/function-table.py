@@ -99,9 +99,16 @@ def support():
         "Ge": (150, 151, 472, 168, 169, 479, 857, 1855, 1861),
     }.items():
         facts.update(dict.fromkeys(oids, f"CompareIntegers(IntOp::{op})"))
-    for op, oids in {"Plus": (177, 463), "Minus": (181, 464), "Times": (141, 465)}.items():
-        facts[oids[0]] = f"IntegerArithmetic(Arithmetic::{op}, IntWidth::Int4)"
-        facts[oids[1]] = f"IntegerArithmetic(Arithmetic::{op}, IntWidth::Int8)"
+    # Of results int4, then int8.
+    for op, by_width in {
+        "Plus": ((177, 178, 179), (463, 837, 841, 1274, 1278)),
+        "Minus": ((181, 182, 183), (464, 838, 942, 1275, 1279)),
+        "Times": ((141, 170, 171), (465, 839, 943, 1276, 1280)),
+        "Divide": ((154, 172, 173), (466, 840, 948, 1277, 1281)),
+        "Modulo": ((156, 941), (945, 947)),
+    }.items():
+        for width, oids in zip(("Int4", "Int8"), by_width):
+            facts.update(dict.fromkeys(oids, f"IntegerArithmetic(Arithmetic::{op}, IntWidth::{width})"))
     facts.update(dict.fromkeys((378, 379, 1193, 1286), "MakesArray"))
     facts.update(dict.fromkeys((9911, 9912, 9913, 9914, 3176, 3787, 3198, 3200, 3271, 3273, 3204, 3490, 3960, 3209, 6338, 15628, 15636), "WantsTypes"))
     facts.update(dict.fromkeys((1299, 2647, 2648, 2649), "Clock"))

@@ -18,7 +18,7 @@ use super::expr::Evaluate;
 use super::hash::budget_of_reader;
 use super::state::{NodeState, UnaryInput};
 use kilndb_base::{Oid, Result};
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::Expression;
 use kilndb_plan::{AggSpec, Op, PlanNode};
 use kilndb_spill::{SpillCursor, SpillFile, SpillPartitions};
 use kilndb_types::{Datum, key, row};
@@ -559,7 +559,7 @@ fn set_of_key(key: &[u8]) -> usize {
 }
 
 fn eval_groups(
-    groups: &[CExpr],
+    groups: &[Expression],
     row: &[Datum],
     values: &mut Vec<Datum>,
     rt: &mut RunState,

@@ -1,6 +1,7 @@
 //! What running a plan needs from outside, and the state one run keeps.
 
 use super::routine::{RoutineHost, TransactionSlot};
+use super::row_program::Registers;
 use crate::helpers::HelperPool;
 use crate::stats::Usage;
 use kilndb_base::env::process_monotonic_nanos;
@@ -41,7 +42,10 @@ pub trait SessionHost {
         Err(kilndb_base::Error::internal(format!("nobody to find the rules of table \"{}\"", table.name)))
     }
     /// The expressions of a table's partition key.
-    fn key_expressions(&self, table: &kilndb_catalog::Table) -> Result<Vec<Option<kilndb_plan::expression::CExpr>>> {
+    fn key_expressions(
+        &self,
+        table: &kilndb_catalog::Table,
+    ) -> Result<Vec<Option<kilndb_plan::expression::Expression>>> {
         Err(kilndb_base::Error::internal(format!("nobody to find the partition key of table \"{}\"", table.name)))
     }
     /// Whether whoever runs the statement may read these columns of a table, of which errors would tell.
@@ -173,7 +177,8 @@ pub struct RunState {
     pub(crate) ctes: Vec<Option<super::cte::CteState>>,
     /// Values of expressions that are constant for a run.
     pub once: Vec<Option<Datum>>,
-    pub(crate) case_args: Vec<Datum>,
+    /// The registers of the programs that are run now, those of the innermost behind the others.
+    pub(crate) registers: Registers,
     /// By node id of a scan of partitions: the span of partitions that it is reading.
     spans: Vec<(usize, Range<usize>)>,
     /// Rows that conditions have ruled out so far.
@@ -373,8 +378,8 @@ impl RunState {
             exec_params: vec![Datum::Null; plan.exec_params],
             subplans: plan.subplans.iter().map(|_| None).collect(),
             ctes: plan.ctes.iter().map(|_| None).collect(),
+            registers: Registers::default(),
             once: vec![None; plan.once],
-            case_args: Vec::new(),
             spans: Vec::new(),
             removed: 0,
             counters: None,

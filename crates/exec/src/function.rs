@@ -2,7 +2,7 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::expr::eval_args;
+use super::expr::eval_all;
 use super::state::UnaryInput;
 use kilndb_base::{Error, Result};
 use kilndb_plan::{FunctionCall, Op, PlanNode, ProjectItem};
@@ -29,7 +29,7 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut RunState, cx: &mut ExecCon
     if let Some(e) = &call.scalar {
         return Ok(CallRows::Of(FunctionRows::list(vec![e.eval(row, rt, cx)?])));
     }
-    let Some(args) = eval_args(&call.args, call.strict, row, rt, cx)? else {
+    let Some(args) = eval_all(&call.args, call.strict, row, rt, cx)? else {
         return Ok(CallRows::Of(FunctionRows::none()));
     };
     if let Some(routine) = &call.routine {

@@ -171,7 +171,7 @@ impl DistinctState {
     /// Can it hand on its rows as columns? Its keys are columns of its input then.
     pub fn has_columns(&self) -> bool {
         let Op::Distinct { keys, sorted: false, .. } = &self.unary.node.op else { return false };
-        keys.iter().all(|key| matches!(key.expr, CExpr::Slot(_))) && self.unary.input.has_columns()
+        keys.iter().all(|key| matches!(key.expr.tree(), CExpr::Slot(_))) && self.unary.input.has_columns()
     }
     /// The next rows as columns, of which only those in `is_used` are there. No row: there are no more.
     pub fn next_columns(
@@ -183,7 +183,7 @@ impl DistinctState {
     ) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Distinct { keys, .. } = &node.op else { return Ok(()) };
-        let of_key = keys.iter().filter_map(|key| match key.expr {
+        let of_key = keys.iter().filter_map(|key| match *key.expr.tree() {
             CExpr::Slot(slot) => Some((slot, key.ty)),
             _ => None,
         });
@@ -255,9 +255,9 @@ impl DistinctState {
                 let row = self.unary.buffer.row(i);
                 k.clear();
                 for s in keys {
-                    let d = match &s.expr {
+                    let d = match s.expr.tree() {
                         CExpr::Slot(slot) => &row[*slot],
-                        e => &e.eval(row, rt, cx)?,
+                        _ => &s.expr.eval(row, rt, cx)?,
                     };
                     key::hash_equal_key(s.ty, d, &mut k)?;
                 }

@@ -6,7 +6,7 @@ use super::context::*;
 use super::expr::Evaluate;
 use super::key_index::{KeyIndex, NO_NUMBER, entry_bytes};
 use kilndb_base::{Oid, Result};
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::{CExpr, Expression};
 use kilndb_spill::row_bytes;
 use kilndb_types::{Datum, key};
 
@@ -67,7 +67,7 @@ impl HashTable {
 
 /// The key of a row, written to `out`; empty if there is NULL in it.
 pub(super) fn key_of(
-    keys: &[CExpr],
+    keys: &[Expression],
     types: &[Oid],
     row: &[Datum],
     out: &mut Vec<u8>,
@@ -77,9 +77,9 @@ pub(super) fn key_of(
     out.clear();
     for (e, t) in keys.iter().zip(types) {
         let computed;
-        let d = match e {
+        let d = match e.tree() {
             CExpr::Slot(s) => &row[*s],
-            e => {
+            _ => {
                 computed = e.eval(row, rt, cx)?;
                 &computed
             }

@@ -15,7 +15,7 @@ use super::hash_table::{HashTable, NONE, key_of};
 use super::state::NodeState;
 use kilndb_base::{Oid, Result};
 use kilndb_bind::ir::JoinKind;
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::Expression;
 use kilndb_plan::{Op, PlanNode};
 use kilndb_spill::{Sorter, SpillCursor, SpillFile, SpillIo, SpillPartitions};
 use kilndb_types::{Datum, row};
@@ -204,7 +204,7 @@ impl HashJoinState {
     /// Moves the table to partitions.
     fn evict(
         &mut self,
-        keys: &[CExpr],
+        keys: &[Expression],
         types: &[Oid],
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
@@ -384,7 +384,7 @@ impl HashJoinState {
     /// Fills `probe_batch` and `key` ready for the next row; false at the end.
     fn next_probe_row(
         &mut self,
-        keys: &[CExpr],
+        keys: &[Expression],
         types: &[Oid],
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,

@@ -119,13 +119,13 @@ pub fn put_entry(
     }
     let mut null = false;
     for (k, e) in p.shape.keys.iter().zip(&p.shape.values) {
-        match e {
+        match e.tree() {
             CExpr::Slot(i) => {
                 let d = row.get(*i).unwrap_or(&Datum::Null);
                 null |= d.is_null();
                 append(k, d, out)?;
             }
-            e => {
+            _ => {
                 let d = e.eval(row, rt, cx)?;
                 null |= d.is_null();
                 append(k, &d, out)?;

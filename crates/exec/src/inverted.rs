@@ -23,11 +23,11 @@ fn terms(p: &IndexPlan, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'
         return Ok(out);
     }
     for ((column, class), e) in (0..).zip(&p.shape.classes).zip(&p.shape.values) {
-        match e {
+        match e.tree() {
             kilndb_plan::expression::CExpr::Slot(i) => {
                 class.terms(column, row.get(*i).unwrap_or(&Datum::Null), &mut out)?
             }
-            e => class.terms(column, &e.eval(row, rt, cx)?, &mut out)?,
+            _ => class.terms(column, &e.eval(row, rt, cx)?, &mut out)?,
         }
     }
     Ok(out)
@@ -58,7 +58,7 @@ fn is_same(type_oid: kilndb_base::Oid, a: &Datum, b: &Datum) -> bool {
 fn differ(p: &IndexPlan, old: &[Datum], new: &[Datum]) -> bool {
     let columns = p.shape.classes.iter().zip(&p.shape.values);
     p.predicate.is_none()
-        && columns.into_iter().any(|(class, e)| match e {
+        && columns.into_iter().any(|(class, e)| match e.tree() {
             kilndb_plan::expression::CExpr::Slot(i) => {
                 old.get(*i).zip(new.get(*i)).is_some_and(|(old, new)| class.differ(old, new))
             }

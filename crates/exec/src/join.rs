@@ -10,7 +10,7 @@ use super::loop_table::LoopTable;
 use super::state::NodeState;
 use kilndb_base::{Error, Result};
 use kilndb_bind::ir::JoinKind;
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::Expression;
 use kilndb_plan::{Op, PlanNode};
 use kilndb_spill::{RowStore, StoreCursor};
 use kilndb_types::Datum;
@@ -235,7 +235,7 @@ impl NestLoopState {
     fn inner_row(
         &mut self,
         out: &mut Batch,
-        on: Option<&CExpr>,
+        on: Option<&Expression>,
         kind: JoinKind,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,

@@ -8,7 +8,7 @@ use super::expr::Evaluate;
 use super::state::NodeState;
 use kilndb_base::Result;
 use kilndb_bind::ir::JoinKind;
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::{CExpr, Expression};
 use kilndb_plan::{MergeKeyKind, Op, PlanNode};
 use kilndb_spill::{RowStore, StoreCursor, row_bytes};
 use kilndb_types::{Datum, key};
@@ -38,7 +38,7 @@ impl MergeSide {
     /// Makes the next row, or the present one if it has not been taken, the present one; false at the end.
     fn advance(
         &mut self,
-        keys: &[CExpr],
+        keys: &[Expression],
         kinds: &[MergeKeyKind],
         max: usize,
         rt: &mut RunState,
@@ -59,9 +59,9 @@ impl MergeSide {
         let row = self.batch.row(self.next);
         for (e, kind) in keys.iter().zip(kinds) {
             let computed;
-            let value = match e {
+            let value = match e.tree() {
                 CExpr::Slot(slot) => &row[*slot],
-                e => {
+                _ => {
                     computed = e.eval(row, rt, cx)?;
                     &computed
                 }
@@ -220,7 +220,7 @@ impl MergeJoinState {
     /// Leaves the present group, or reads the next one; false: there is none.
     fn next_group(
         &mut self,
-        keys: &[CExpr],
+        keys: &[Expression],
         kinds: &[MergeKeyKind],
         max: usize,
         rt: &mut RunState,
@@ -270,7 +270,7 @@ impl MergeJoinState {
     fn join_row(
         &mut self,
         at: usize,
-        on: Option<&CExpr>,
+        on: Option<&Expression>,
         kind: JoinKind,
         out: &mut Batch,
         rt: &mut RunState,

@@ -18,7 +18,7 @@ use super::row_security::{check_stored, has_view_checks};
 use super::{index, write};
 use kilndb_base::{Error, Result, RowId};
 use kilndb_plan::ModifyPlan;
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::{CExpr, Expression};
 use kilndb_storage::{RowBatch, TermChange};
 use kilndb_types::{Datum, row};
 use std::borrow::Cow;
@@ -126,8 +126,8 @@ fn keeps_updates(m: &ModifyPlan) -> bool {
 pub(super) fn stores_input(m: &ModifyPlan) -> bool {
     let columns = m.table.columns.len();
     let assignments = &m.statement.assignments;
-    let is_same = |(place, (column, e)): (usize, &(usize, CExpr))| {
-        *column == place && matches!(e, CExpr::Slot(slot) if *slot == place)
+    let is_same = |(place, (column, e)): (usize, &(usize, Expression))| {
+        *column == place && matches!(e.tree(), CExpr::Slot(slot) if *slot == place)
     };
     m.statement.input_width == columns
         && assignments.len() == columns

@@ -312,7 +312,7 @@ pub(super) fn gone(partition: Oid) -> Error {
 /// The values that a row of a table is assigned to a partition by.
 fn key_of<'r>(
     map: &PartitionMap,
-    expressions: &[Option<kilndb_plan::expression::CExpr>],
+    expressions: &[Option<kilndb_plan::expression::Expression>],
     row: &'r [Datum],
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
@@ -425,7 +425,10 @@ pub fn satisfies(arguments: &[Datum], (types, is_variadic): (&[Oid], bool), cx: 
 }
 
 /// Expressions of the key of a table that the statement does not name.
-fn expressions_of(table: &Arc<Table>, cx: &mut ExecContext<'_>) -> Result<Vec<Option<kilndb_plan::expression::CExpr>>> {
+fn expressions_of(
+    table: &Arc<Table>,
+    cx: &mut ExecContext<'_>,
+) -> Result<Vec<Option<kilndb_plan::expression::Expression>>> {
     if !table.partition_key.as_ref().is_some_and(|k| k.has_expressions()) {
         return Ok(Vec::new());
     }

@@ -16,7 +16,7 @@ use kilndb_base::{Oid, RelationId, Result};
 use kilndb_catalog::operator_class::{SupportFunctionCaller, UserOperatorClass};
 use kilndb_catalog::partition::column_map;
 use kilndb_catalog::{FunctionInfo, Table};
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::{CExpr, Expression};
 use kilndb_plan::partition::PartitionScan;
 use kilndb_plan::prune::PruneValues;
 use kilndb_plan::{Op, PlanNode, SortSpec};
@@ -487,7 +487,7 @@ fn with_entries(
     Ok(())
 }
 
-type ValueOf<'e> = dyn FnMut(&CExpr, &mut ExecContext<'_>) -> Result<Option<Datum>> + 'e;
+type ValueOf<'e> = dyn FnMut(&Expression, &mut ExecContext<'_>) -> Result<Option<Datum>> + 'e;
 
 /// The values that conditions have while the plan runs.
 struct ConditionValues<'k, 'e, 'c> {
@@ -500,7 +500,7 @@ impl SupportFunctionCaller for ConditionValues<'_, '_, '_> {
     }
 }
 impl PruneValues for ConditionValues<'_, '_, '_> {
-    fn value(&mut self, e: &CExpr) -> Result<Option<Datum>> {
+    fn value(&mut self, e: &Expression) -> Result<Option<Datum>> {
         (self.evaluate)(e, self.cx)
     }
 }
@@ -543,7 +543,7 @@ pub(crate) fn removed_at_start(p: &PartitionScan, rt: &mut RunState, cx: &mut Ex
         return Ok(Vec::new());
     }
     let mut left = Vec::new();
-    let mut evaluate = |e: &CExpr, cx: &mut ExecContext<'_>| {
+    let mut evaluate = |e: &Expression, cx: &mut ExecContext<'_>| {
         if e.is_known_at_start() { e.eval(&[], rt, cx).map(Some) } else { Ok(None) }
     };
     leaves(p, &p.table, None, &mut evaluate, cx, &mut left)?;

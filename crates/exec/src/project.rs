@@ -10,7 +10,7 @@ use super::state::UnaryInput;
 use super::vector_program::ProgramState;
 use kilndb_base::{Error, Result};
 use kilndb_plan::Op;
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::{CExpr, Expression};
 use kilndb_plan::program::ValuesProgram;
 use kilndb_types::Datum;
 
@@ -110,7 +110,7 @@ impl ProjectState {
 
     fn next_of_rows(
         &mut self,
-        exprs: &[CExpr],
+        exprs: &[Expression],
         out: &mut Batch,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
@@ -126,7 +126,7 @@ impl ProjectState {
 
     fn next_of_columns(
         &mut self,
-        (program, exprs): (&ValuesProgram, &[CExpr]),
+        (program, exprs): (&ValuesProgram, &[Expression]),
         out: &mut Batch,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
@@ -154,16 +154,16 @@ impl ProjectState {
 }
 
 fn project_row(
-    exprs: &[CExpr],
+    exprs: &[Expression],
     row: &[Datum],
     out: &mut Batch,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
     for e in exprs {
-        let v = match e {
+        let v = match e.tree() {
             CExpr::Slot(s) => row.get(*s).cloned().unwrap_or_default(),
-            e => e.eval(row, rt, cx)?,
+            _ => e.eval(row, rt, cx)?,
         };
         out.data.push(v);
     }

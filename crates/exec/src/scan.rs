@@ -553,7 +553,7 @@ impl ScanProgress {
     fn tid(
         &mut self,
         source: ScanSource<'_>,
-        tids: &[kilndb_plan::expression::CExpr],
+        tids: &[kilndb_plan::expression::Expression],
         out: &mut Batch,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,

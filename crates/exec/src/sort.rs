@@ -114,9 +114,9 @@ impl SortState {
         let mut beginning = 0;
         self.key.clear();
         for (n, k) in keys.iter().enumerate() {
-            let d = match &k.expr {
+            let d = match k.expr.tree() {
                 CExpr::Slot(s) => &row[*s],
-                e => &e.eval(row, rt, cx)?,
+                _ => &k.expr.eval(row, rt, cx)?,
             };
             key::encode_key(k.ty, d, k.descending, k.nulls_first, &mut self.key)?;
             if n + 1 == presorted {

@@ -7,7 +7,7 @@ use super::morsels::MorselTable;
 use super::project::ProjectState;
 use super::{aggregate, cte, function, hash, hashjoin, join, lockrows, memoize, mergejoin, modify, scan, setop, sort};
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::Expression;
 use kilndb_plan::{Op, PlanNode};
 use kilndb_types::Datum;
 use std::ops::Range;
@@ -441,7 +441,7 @@ impl LimitState {
         let node = self.unary.node.clone();
         let Op::Limit { limit, offset, ties, .. } = &node.op else { return Ok(()) };
         if self.skip.is_none() {
-            let read = |e: &Option<CExpr>, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Option<i64>> {
+            let read = |e: &Option<Expression>, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Option<i64>> {
                 Ok(match e {
                     Some(e) => match e.eval(&[], rt, cx)? {
                         Datum::Int8(n) => Some(n),

@@ -7,7 +7,7 @@ use super::key_index::{KeyIndex, entry_bytes};
 use super::null_rows::{NullableRowSet, RowKey};
 use super::state::NodeState;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_plan::expression::{CExpr, ExistsTable, SubPlanKind, SubPlanUse};
+use kilndb_plan::expression::{CExpr, ExistsTable, Expression, SubPlanKind, SubPlanUse, expressions};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl ExistsTableState {
     fn make(&mut self, table: &ExistsTable, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = rt.plan.subplans[table.index].clone();
         let (mut input, mut batch) = (NodeState::new(&node), Batch::new(node.width));
-        let columns: Vec<CExpr> = (0..table.types.len()).map(CExpr::Slot).collect();
+        let columns = expressions((0..table.types.len()).map(CExpr::Slot));
         let (mut keys, mut bytes) = (KeyIndex::default(), 0);
         while input.fill(&mut batch, rt, cx)? {
             for i in 0..batch.rows {
@@ -268,7 +268,7 @@ fn quantified(
 
 /// `left = ANY (SELECT …)` by a look-up in the set of the subquery's rows.
 fn hashed(
-    keys: &[(CExpr, usize, Oid)],
+    keys: &[(Expression, usize, Oid)],
     st: &mut SubplanState,
     row: &[Datum],
     width: usize,

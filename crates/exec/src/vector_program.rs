@@ -10,13 +10,13 @@
 //! Must not know: where rows come from (it asks a [`ColumnSource`]).
 
 use super::context::{ExecContext, RunState};
-use super::expr::Evaluate;
+use super::row_program;
 use kilndb_base::{Error, Result};
 use kilndb_bind::ir::BoolTestKind;
-use kilndb_plan::expression::{compare_int, int_of};
-use kilndb_plan::program::{Computation, Truth, VectorOperand, VectorOperation, VectorProgram, VectorStep};
+use kilndb_plan::operation::Operation;
+use kilndb_plan::program::{Computation, ConstantSource, Operand, Program, Step, Truth};
+use kilndb_types::Datum;
 use kilndb_types::vector::{self, Rows, Vector, VectorValues};
-use kilndb_types::{Datum, EvalContext, cast};
 
 /// The columns of the rows that a program runs over.
 pub(crate) trait ColumnSource {
@@ -41,6 +41,8 @@ impl ColumnSource for [Vector] {
 #[derive(Default)]
 pub(crate) struct ProgramState {
     registers: Vec<Vector>,
+    /// The program's constants.
+    constants: Vec<Vector>,
     /// Lists of rows; those from `depth` on are spare.
     lists: Vec<Vec<u32>>,
     depth: usize,
@@ -48,7 +50,6 @@ pub(crate) struct ProgramState {
     base_depth: usize,
     /// Rows without NULLs among the arguments of a call.
     plain: Vec<u32>,
-    scratch: Vec<Datum>,
     key: Vec<u8>,
 }
 
@@ -59,26 +60,34 @@ fn rows_at<'l>(lists: &'l [Vec<u32>], depth: usize, rows: Rows<'l>) -> Rows<'l> 
     }
 }
 
-fn operand<'v, S: ColumnSource + ?Sized>(registers: &'v [Vector], source: &'v S, operand: VectorOperand) -> &'v Vector {
-    match operand {
-        VectorOperand::Register(register) => &registers[register],
-        VectorOperand::Column(column) => source.column(column),
+/// What steps read.
+struct Operands<'v, S: ?Sized> {
+    registers: &'v [Vector],
+    constants: &'v [Vector],
+    source: &'v S,
+}
+
+impl<'v, S: ColumnSource + ?Sized> Operands<'v, S> {
+    fn get(&self, at: Operand) -> &'v Vector {
+        match at {
+            Operand::Register(register) | Operand::Taken(register) => &self.registers[register],
+            Operand::Constant(constant) => &self.constants[constant],
+            Operand::Column(column) => self.source.column(column),
+        }
     }
 }
 
-/// A call of a function: for many rows, and for one.
-struct VectorCall<'c, K, F> {
+/// A call of an operation for many rows.
+struct VectorCall<'c> {
+    operation: &'c Operation,
     args: &'c [&'c Vector],
-    is_strict: bool,
-    kernel: K,
-    scalar: F,
 }
 
 impl ProgramState {
     /// The rows for which the condition is true, into `list`. False: it fails for one of them.
     pub fn filter<S: ColumnSource + ?Sized>(
         &mut self,
-        (program, list): (&VectorProgram, &mut Vec<u32>),
+        (program, list): (&Program, &mut Vec<u32>),
         source: &mut S,
         rows: Rows<'_>,
         rt: &mut RunState,
@@ -96,15 +105,32 @@ impl ProgramState {
     }
 
     /// Where a result of the program's last run is.
-    pub fn result<'v, S: ColumnSource + ?Sized>(&'v self, source: &'v S, at: VectorOperand) -> &'v Vector {
-        operand(&self.registers, source, at)
+    pub fn result<'v, S: ColumnSource + ?Sized>(&'v self, source: &'v S, at: Operand) -> &'v Vector {
+        self.operands(source).get(at)
+    }
+
+    fn operands<'v, S: ColumnSource + ?Sized>(&'v self, source: &'v S) -> Operands<'v, S> {
+        Operands { registers: &self.registers, constants: &self.constants, source }
+    }
+
+    /// Gives constants the values that they have in this run.
+    fn set_constants(&mut self, program: &Program, rt: &RunState) {
+        self.constants.resize_with(program.constants.len().max(self.constants.len()), Vector::default);
+        for (constant, source) in self.constants.iter_mut().zip(&program.constants) {
+            let value = match source {
+                ConstantSource::Value(value) => Some(value),
+                ConstantSource::Parameter(n) => rt.params.get(*n),
+                ConstantSource::ExecParameter(n) => rt.exec_params.get(*n),
+            };
+            constant.make_constant(value.cloned().unwrap_or_default());
+        }
     }
 
     /// Computes the program's results for the rows. False: it fails for one of them, and they will tell which and how
     /// if they are taken one after the other. Errors: the statement is to end.
     pub fn run<S: ColumnSource + ?Sized>(
         &mut self,
-        program: &VectorProgram,
+        program: &Program,
         source: &mut S,
         rows: Rows<'_>,
         rt: &mut RunState,
@@ -119,7 +145,7 @@ impl ProgramState {
 
     fn run_steps<S: ColumnSource + ?Sized>(
         &mut self,
-        program: &VectorProgram,
+        program: &Program,
         source: &mut S,
         rows: Rows<'_>,
         rt: &mut RunState,
@@ -127,37 +153,38 @@ impl ProgramState {
     ) -> Result<()> {
         (self.depth, self.base_depth) = (0, 0);
         self.registers.resize_with(program.registers.max(self.registers.len()), Vector::default);
+        self.set_constants(program, rt);
         let mut next = 0;
         while let Some(step) = program.steps.get(next) {
             next += 1;
             match step {
-                VectorStep::Narrow { by, to, if_none } => {
+                Step::Narrow { by, to, if_none } => {
                     if !self.narrow(source, rows, *by, *to) {
                         next = *if_none;
                     }
                 }
-                VectorStep::Widen => self.depth -= 1,
-                VectorStep::Load { column, is_nested } => {
+                Step::Widen => self.depth -= 1,
+                Step::Load { column, is_nested } => {
                     if !is_nested {
                         self.base_depth = self.depth;
                     }
                     let left = rows_at(&self.lists, self.base_depth, rows);
                     source.load(*column, rows_at(&self.lists, self.depth, rows), left)?;
                 }
-                VectorStep::Compute { into, what } => self.compute((*into, what), source, rows, rt, cx)?,
+                Step::Compute { into, what } => self.compute((*into, what), source, rows, rt, cx)?,
             }
         }
         Ok(())
     }
 
     /// False: no row is left.
-    fn narrow<S: ColumnSource + ?Sized>(&mut self, source: &S, rows: Rows<'_>, by: VectorOperand, to: Truth) -> bool {
+    fn narrow<S: ColumnSource + ?Sized>(&mut self, source: &S, rows: Rows<'_>, by: Operand, to: Truth) -> bool {
         if self.lists.len() == self.depth {
             self.lists.push(Vec::new());
         }
         let mut list = std::mem::take(&mut self.lists[self.depth]);
         let rows = rows_at(&self.lists, self.depth, rows);
-        let by = operand(&self.registers, source, by);
+        let by = self.operands(source).get(by);
         match (to, &by.values) {
             (Truth::True, VectorValues::Bools(values)) if !by.is_constant() && !by.nulls.has_any() => {
                 rows.list_where(&mut list, |row| values[row]);
@@ -184,29 +211,28 @@ impl ProgramState {
         let rows = rows_at(&self.lists, self.depth, rows);
         // No operand is the register that is written, so that it can be taken out.
         let mut out = std::mem::take(&mut self.registers[into]);
-        let registers = &self.registers;
+        let operands = Operands { registers: &self.registers, constants: &self.constants, source };
         match what {
-            Computation::Constant(value) => {
-                let value = value.eval(&[], rt, cx)?;
-                out.make_constant(value);
+            Computation::Once { index, value } => {
+                out.make_constant(row_program::once(*index, value, rt, cx)?);
             }
-            Computation::Call { operation, args } => {
-                let args: Vec<&Vector> = args.iter().map(|at| operand(registers, source, *at)).collect();
-                call(operation, &args, (rows, &mut self.plain), &mut out, rt, cx)?;
+            Computation::Call { operation, args, .. } => {
+                let args: Vec<&Vector> = args.as_slice().iter().map(|at| operands.get(*at)).collect();
+                VectorCall { operation, args: &args }.run((rows, &mut self.plain), &mut out, rt, cx)?;
             }
             Computation::Not(arg) => {
-                let arg = operand(registers, source, *arg);
+                let arg = operands.get(*arg);
                 let found = out.start_bools(rows.positions());
                 rows.each(|row| found[row] = arg.is_false(row));
                 copy_nulls(&[arg], rows, &mut out);
             }
             Computation::IsNull { arg, negated } => {
-                let arg = operand(registers, source, *arg);
+                let arg = operands.get(*arg);
                 let found = out.start_bools(rows.positions());
                 rows.each(|row| found[row] = arg.is_null(row) != *negated);
             }
             Computation::BoolTest { arg, test } => {
-                let arg = operand(registers, source, *arg);
+                let arg = operands.get(*arg);
                 let found = out.start_bools(rows.positions());
                 use BoolTestKind as B;
                 rows.each(|row| {
@@ -221,7 +247,7 @@ impl ProgramState {
                 });
             }
             Computation::InSet { arg, ty, set, has_null, negated } => {
-                let arg = operand(registers, source, *arg);
+                let arg = operands.get(*arg);
                 out.start_bools(rows.positions());
                 let key = &mut self.key;
                 rows.try_each(|row| {
@@ -240,20 +266,6 @@ impl ProgramState {
                     Ok::<(), Error>(())
                 })?;
             }
-            Computation::Rowwise { value, columns } => {
-                out.start(rows.positions());
-                let scratch = &mut self.scratch;
-                scratch.clear();
-                scratch.resize(columns.last().map_or(0, |last| last + 1), Datum::Null);
-                rows.try_each(|row| {
-                    for column in columns {
-                        scratch[*column] = source.column(*column).get(row)?;
-                    }
-                    rt.pace.step(cx.park)?;
-                    out.put(row, value.eval(scratch, rt, cx)?);
-                    Ok::<(), Error>(())
-                })?;
-            }
             Computation::Begin(Some(value)) => {
                 let found = out.start_bools(rows.positions());
                 rows.each(|row| found[row] = *value);
@@ -262,8 +274,9 @@ impl ProgramState {
                 out.start(rows.positions());
                 rows.each(|row| out.nulls.set(row));
             }
-            Computation::Join { is_and, from } => join(*is_and, operand(registers, source, *from), rows, &mut out),
-            Computation::Blend(from) => out.copy_rows(operand(registers, source, *from), rows)?,
+            Computation::Join { is_and, from } => join(*is_and, operands.get(*from), rows, &mut out),
+            Computation::Blend(from) => out.copy_rows(operands.get(*from), rows)?,
+            Computation::SubPlan(_) => return Err(Error::internal("a subquery in a program for many rows")),
         }
         self.registers[into] = out;
         Ok(())
@@ -307,81 +320,7 @@ fn copy_nulls(from: &[&Vector], rows: Rows<'_>, out: &mut Vector) {
     }
 }
 
-#[inline(never)]
-fn call(
-    operation: &VectorOperation,
-    args: &[&Vector],
-    (rows, plain): (Rows<'_>, &mut Vec<u32>),
-    out: &mut Vector,
-    rt: &mut RunState,
-    cx: &mut ExecContext<'_>,
-) -> Result<()> {
-    match *operation {
-        VectorOperation::Scalar(call) => VectorCall {
-            args,
-            is_strict: call.strict,
-            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| {
-                call.vector.is_some_and(|vector| vector(rows, args, out))
-            },
-            scalar: |args: &[Datum], eval: &EvalContext<'_>| (call.f)(eval, args),
-        }
-        .run((rows, plain), out, rt, cx),
-        VectorOperation::CompareInt(op) => VectorCall {
-            args,
-            is_strict: true,
-            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| vector::compare_integers(op, rows, args, out),
-            scalar: |args: &[Datum], _: &EvalContext<'_>| match (int_of(&args[0]), int_of(&args[1])) {
-                (Some(l), Some(r)) => Ok(Datum::Bool(compare_int(op, l, r))),
-                _ => Ok(Datum::Null),
-            },
-        }
-        .run((rows, plain), out, rt, cx),
-        VectorOperation::Arithmetic { op, wide, f } => VectorCall {
-            args,
-            is_strict: true,
-            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| {
-                vector::integer_arithmetic(op, wide, rows, args, out)
-            },
-            scalar: |args: &[Datum], eval: &EvalContext<'_>| f(eval, args),
-        }
-        .run((rows, plain), out, rt, cx),
-        VectorOperation::Cast { f, typmod, explicit, vector } => VectorCall {
-            args,
-            is_strict: true,
-            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| {
-                vector.is_some_and(|vector| vector(rows, args, out))
-            },
-            scalar: |args: &[Datum], eval: &EvalContext<'_>| f(&args[0], typmod, explicit, eval),
-        }
-        .run((rows, plain), out, rt, cx),
-        VectorOperation::InOut { from, to, typmod, explicit, vector } => VectorCall {
-            args,
-            is_strict: true,
-            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| {
-                vector.is_some_and(|vector| vector(rows, args, out))
-            },
-            scalar: |args: &[Datum], eval: &EvalContext<'_>| {
-                cast::cast_via_text(from, to, &args[0], typmod, explicit, eval)
-            },
-        }
-        .run((rows, plain), out, rt, cx),
-        VectorOperation::Typmod { ty, typmod, explicit } => VectorCall {
-            args,
-            is_strict: true,
-            kernel: |rows: Rows<'_>, args: &[&Vector], out: &mut Vector| {
-                vector::apply_typmod(ty, typmod, rows, args, out)
-            },
-            scalar: |args: &[Datum], _: &EvalContext<'_>| cast::apply_typmod(ty, args[0].clone(), typmod, explicit),
-        }
-        .run((rows, plain), out, rt, cx),
-    }
-}
-
-impl<K, F> VectorCall<'_, K, F>
-where
-    K: Fn(Rows<'_>, &[&Vector], &mut Vector) -> bool,
-    F: Fn(&[Datum], &EvalContext<'_>) -> Result<Datum>,
-{
+impl VectorCall<'_> {
     fn run(
         &self,
         (rows, plain): (Rows<'_>, &mut Vec<u32>),
@@ -393,14 +332,14 @@ where
         if args.iter().all(|arg| arg.is_constant()) {
             return self.run_once(out, rt, cx);
         }
-        let has_nulls = self.is_strict && args.iter().any(|arg| arg.nulls.has_any());
+        let has_nulls = self.operation.is_strict() && args.iter().any(|arg| arg.nulls.has_any());
         let wanted = if has_nulls {
             rows.list_where(plain, |row| args.iter().all(|arg| !arg.is_null(row)));
             Rows::Listed(plain, rows.positions())
         } else {
             rows
         };
-        if !(self.kernel)(wanted, args, out) {
+        if !self.run_vector_form(wanted, out) {
             self.run_each(wanted, out, rt, cx)?;
         }
         if has_nulls {
@@ -409,29 +348,44 @@ where
         Ok(())
     }
 
-    /// Calls the function for one row after the other.
+    /// False: the operation has no vector form, or that does not know how to compute one of the rows.
+    fn run_vector_form(&self, rows: Rows<'_>, out: &mut Vector) -> bool {
+        let args = self.args;
+        match self.operation {
+            Operation::Scalar(call) => call.vector.is_some_and(|form| form(rows, args, out)),
+            Operation::Cast { vector, .. } | Operation::InOut { vector, .. } => {
+                vector.is_some_and(|form| form(rows, args, out))
+            }
+            Operation::CompareInt(op) => vector::compare_integers(*op, rows, args, out),
+            Operation::Arithmetic { op, wide, .. } => vector::integer_arithmetic(*op, *wide, rows, args, out),
+            Operation::Typmod { ty, typmod, .. } => vector::apply_typmod(*ty, *typmod, rows, args, out),
+            _ => false,
+        }
+    }
+
+    /// Computes one row after the other.
     fn run_each(&self, rows: Rows<'_>, out: &mut Vector, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         out.start(rows.positions());
-        // Constants are there before the first row; the other arguments take their places for each.
+        let takes = self.operation.takes_values();
+        // Constants are there before the first row unless they are taken away; the other arguments take their places for each.
         let first = |arg: &&Vector| if arg.is_constant() { arg.get(0) } else { Ok(Datum::Null) };
         let mut values = self.args.iter().map(first).collect::<Result<Vec<Datum>>>()?;
-        let varying: Vec<usize> = (0..self.args.len()).filter(|at| !self.args[*at].is_constant()).collect();
+        let varying: Vec<usize> = (0..self.args.len()).filter(|at| takes || !self.args[*at].is_constant()).collect();
         rows.try_each(|row| {
             for at in &varying {
                 values[*at] = self.args[*at].get(row)?;
             }
             rt.pace.step(cx.park)?;
-            out.put(row, (self.scalar)(&values, &cx.eval)?);
+            out.put(row, row_program::apply(self.operation, &mut values, rt, cx)?);
             Ok::<(), Error>(())
         })
     }
 
     /// Constants give a constant.
     fn run_once(&self, out: &mut Vector, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
-        let values = self.args.iter().map(|arg| arg.get(0)).collect::<Result<Vec<Datum>>>()?;
+        let mut values = self.args.iter().map(|arg| arg.get(0)).collect::<Result<Vec<Datum>>>()?;
         rt.pace.step(cx.park)?;
-        let is_null = self.is_strict && values.iter().any(Datum::is_null);
-        out.make_constant(if is_null { Datum::Null } else { (self.scalar)(&values, &cx.eval)? });
+        out.make_constant(row_program::apply(self.operation, &mut values, rt, cx)?);
         Ok(())
     }
 }

@@ -134,7 +134,7 @@ struct KeyChange<'a> {
 impl<'a> KeyChange<'a> {
     /// `keys`: those of the row before.
     fn new(specs: &'a [SortSpec], keys: Vec<Datum>) -> KeyChange<'a> {
-        let are_columns = specs.iter().all(|spec| matches!(spec.expr, CExpr::Slot(_)));
+        let are_columns = specs.iter().all(|spec| matches!(spec.expr.tree(), CExpr::Slot(_)));
         KeyChange { specs, are_columns, keys }
     }
     /// Are the row's keys those of the row `before`? Without one there is nothing to compare with.
@@ -149,7 +149,7 @@ impl<'a> KeyChange<'a> {
             return Ok(read_keys(self.specs, row, &mut self.keys, rt, cx)? && before.is_some());
         }
         let Some(before) = before else { return Ok(false) };
-        Ok(self.specs.iter().all(|spec| match spec.expr {
+        Ok(self.specs.iter().all(|spec| match *spec.expr.tree() {
             CExpr::Slot(slot) => {
                 compare_values(spec.ty, &before[slot], &row[slot], spec.descending, spec.nulls_first).is_eq()
             }

@@ -199,9 +199,9 @@ impl Planner<'_> {
             let (ExprKind::Agg(call), ExprKind::Agg(written)) = (&a.kind, &written.kind) else { continue };
             let is_presorted = !written.distinct && begins_with(&presorted_by, &written.order);
             let order = if is_presorted { &[] } else { &call.order[..] };
-            let args = call.args.iter().map(|x| self.compile(x, &input.layout)).collect::<Result<Vec<_>>>()?;
+            let args = call.args.iter().map(|x| self.expression(x, &input.layout)).collect::<Result<Vec<_>>>()?;
             let filter = match &call.filter {
-                Some(f) => Some(self.compile(f, &input.layout)?),
+                Some(f) => Some(self.expression(f, &input.layout)?),
                 None => None,
             };
             let make = kilndb_types::functions::aggregate(call.oid);
@@ -228,7 +228,8 @@ impl Planner<'_> {
                 star: call.star,
             });
         }
-        let group_exprs = computed.groups.iter().map(|g| self.compile(g, &input.layout)).collect::<Result<Vec<_>>>()?;
+        let group_exprs =
+            computed.groups.iter().map(|g| self.expression(g, &input.layout)).collect::<Result<Vec<_>>>()?;
         let types = groups.iter().map(|g| self.told_apart_type(g)).collect::<Result<_>>()?;
         let width = group_count + specs.len() + groupings.len();
         let costs = self.costs();

@@ -6,7 +6,7 @@
 //! Must not know: terms.
 
 use super::cost::{self, TableSize};
-use super::expression::CExpr;
+use super::expression::Expression;
 use super::key_bitmap::{KeyBitmap, may_find_keys};
 use super::scan::{ScanChoice, TableScan};
 use super::*;
@@ -46,7 +46,7 @@ pub struct InvertedCondition {
     pub column: u8,
     pub class: InvertedClass,
     pub strategy: u16,
-    pub value: CExpr,
+    pub value: Expression,
 }
 
 /// A way to find rows with indexes.
@@ -337,7 +337,7 @@ impl Planner<'_> {
     pub(super) fn set_conditions(&self, rel: &Rel, scan: &mut Scan, layout: Layout, preds: &[Expr]) -> Result<Layout> {
         let layout = self.take_tests(rel, scan, layout, preds)?;
         let left: Vec<Expr> = preds.iter().filter(|p| searched(rel, &scan.table, p).is_none()).cloned().collect();
-        scan.filter = Expr::and_all(left).map(|e| self.compile(&e, &layout)).transpose()?;
+        scan.filter = Expr::and_all(left).map(|e| self.expression(&e, &layout)).transpose()?;
         Ok(layout)
     }
 
@@ -346,7 +346,7 @@ impl Planner<'_> {
         let mut uses: HashMap<i16, usize> = HashMap::new();
         for p in preds {
             if let Some((column, query)) = searched(rel, &scan.table, p) {
-                scan.tests.push(StoredTest { column, query: self.compile(query, &empty)? });
+                scan.tests.push(StoredTest { column, query: self.expression(query, &empty)? });
                 *uses.entry(scan.table.columns[column].attnum).or_default() += 1;
             }
         }
@@ -421,7 +421,7 @@ impl Planner<'_> {
                         column: f.column,
                         class: f.class,
                         strategy: f.strategy,
-                        value: self.compile(&f.value, &empty)?,
+                        value: self.expression(&f.value, &empty)?,
                     })
                 };
                 let access = InvertedAccess {

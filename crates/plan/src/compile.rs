@@ -3,7 +3,7 @@
 use super::Planner;
 use super::exists_table::PlannedExistsTable;
 use super::expression::RoutineCall;
-use super::expression::{CExpr, CSubscript, ExistsTable, RowComparison, ScalarCall};
+use super::expression::{CExpr, CSubscript, ExistsTable, Expression, RowComparison, ScalarCall};
 use super::expression::{SubPlanKind, SubPlanUse};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::collation::of_arguments;
@@ -184,6 +184,11 @@ impl Planner<'_> {
         })
     }
 
+    /// As [`Planner::compile`], for an expression that is no part of another one.
+    pub(crate) fn expression(&self, e: &Expr, layout: &Layout) -> Result<Expression> {
+        self.compile(e, layout).map(Expression::from)
+    }
+
     pub(crate) fn compile_all(&self, list: &[Expr], layout: &Layout) -> Result<Box<[CExpr]>> {
         list.iter().map(|e| self.compile(e, layout)).collect()
     }
@@ -302,7 +307,8 @@ impl Planner<'_> {
         };
         match (if immutable { self.fold(c, false)? } else { c }, support) {
             (CExpr::Call2 { call, args }, Support::IntegerArithmetic(op, width)) if call.strict => {
-                Ok(CExpr::Arithmetic { op, wide: width == IntWidth::Int8, f: call.f, args })
+                let f = op.function(width).unwrap_or(call.f);
+                Ok(CExpr::Arithmetic { op, wide: width == IntWidth::Int8, f, args })
             }
             (c, _) => Ok(c),
         }
@@ -656,7 +662,7 @@ impl Planner<'_> {
             for i in 0..width {
                 test_params.push(self.exec_param(ColId { rel: s.test_rel, att: i as i16 + 1 }));
             }
-            test = Some(self.compile(t, layout)?);
+            test = Some(self.expression(t, layout)?);
             if s.kind == SubKind::Any && depends.is_empty() && s.equality {
                 hash = self.hashable_test(t, s.test_rel, layout)?;
                 if let Some(names) = self.names.as_ref().filter(|_| hash.is_some()) {
@@ -679,12 +685,12 @@ impl Planner<'_> {
 
     fn compile_exists_table(&self, table: PlannedExistsTable, layout: &Layout) -> Result<ExistsTable> {
         let PlannedExistsTable { index, outer, types, after_calls } = table;
-        let keys = outer.iter().map(|e| self.compile(e, layout)).collect::<Result<Vec<CExpr>>>()?;
+        let keys = outer.iter().map(|e| self.expression(e, layout)).collect::<Result<Vec<Expression>>>()?;
         Ok(ExistsTable { index, keys, types, after_calls })
     }
 
     /// `a = col1 AND b = col2 …` as keys: (left side, subquery column, type).
-    fn hashable_test(&self, t: &Expr, rel: u32, layout: &Layout) -> Result<Option<Vec<(CExpr, usize, Oid)>>> {
+    fn hashable_test(&self, t: &Expr, rel: u32, layout: &Layout) -> Result<Option<Vec<(Expression, usize, Oid)>>> {
         let mut parts = Vec::new();
         t.clone().conjuncts(&mut parts);
         let mut out = Vec::new();
@@ -700,7 +706,7 @@ impl Planner<'_> {
             if used.iter().any(|u| u.rel == rel) {
                 return Ok(None);
             }
-            out.push((self.compile(l, layout)?, c.att as usize - 1, l.ty));
+            out.push((self.expression(l, layout)?, c.att as usize - 1, l.ty));
         }
         Ok(Some(out))
     }

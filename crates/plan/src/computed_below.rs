@@ -5,7 +5,7 @@
 //!
 //! Invariant: nothing is computed here that would not be computed for the row anyway, so arguments under FILTER stay above.
 
-use super::expression::CExpr;
+use super::expression::{CExpr, Expression};
 use super::*;
 use kilndb_bind::{is_constant, same};
 
@@ -75,9 +75,9 @@ impl Planner<'_> {
         if computed.is_empty() || !is_known || !self.is_narrower(&computed, &kept) {
             return Ok(None);
         }
-        let slots = kept.iter().filter_map(|c| input.layout.find(*c)).map(CExpr::Slot).map(Ok);
-        let of_computed = computed.iter().map(|e| self.compile(e, &input.layout));
-        let exprs = slots.chain(of_computed).collect::<Result<Vec<CExpr>>>()?;
+        let slots = kept.iter().filter_map(|c| input.layout.find(*c)).map(|slot| Ok(CExpr::Slot(slot).into()));
+        let of_computed = computed.iter().map(|e| self.expression(e, &input.layout));
+        let exprs = slots.chain(of_computed).collect::<Result<Vec<Expression>>>()?;
         if let Some(names) = &self.names {
             for (e, att) in computed.iter().zip(1..) {
                 names.name_as(ColId { rel, att }, self.show_computed(e));

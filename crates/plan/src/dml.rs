@@ -1,6 +1,6 @@
 //! Plans of INSERT, UPDATE and DELETE.
 
-use super::expression::CExpr;
+use super::expression::{CExpr, Expression};
 use super::*;
 use kilndb_base::Error;
 use kilndb_bind::access::restricted_rules;
@@ -142,14 +142,14 @@ impl Planner<'_> {
             wide.0.push(ColId { rel: d.rel, att: ATT_CTID });
             wide.0.extend(Self::row_layout(table, d.excluded_rel).0);
         }
-        let assign = |list: &[Assignment], layout: &Layout| -> Result<Vec<(usize, CExpr)>> {
-            list.iter().map(|a| Ok((a.column, self.compile(&a.expr, layout)?))).collect()
+        let assign = |list: &[Assignment], layout: &Layout| -> Result<Vec<(usize, Expression)>> {
+            list.iter().map(|a| Ok((a.column, self.expression(&a.expr, layout)?))).collect()
         };
         let assignments = assign(&d.assignments, layout)?;
         let generated = assign(&d.generated, &row)?;
         let checks =
-            d.checks.iter().map(|(n, e)| Ok((n.clone(), self.compile(e, &row)?))).collect::<Result<Vec<_>>>()?;
-        let row_filter = d.row_filter.as_ref().map(|e| self.compile(e, &row)).transpose()?;
+            d.checks.iter().map(|(n, e)| Ok((n.clone(), self.expression(e, &row)?))).collect::<Result<Vec<_>>>()?;
+        let row_filter = d.row_filter.as_ref().map(|e| self.expression(e, &row)).transpose()?;
         let mut changed = vec![d.kind != DmlKind::Update; count];
         for a in d.assignments.iter().chain(&d.generated) {
             changed[a.column] = true;
@@ -182,7 +182,7 @@ impl Planner<'_> {
                     Some(u) => Some(ConflictUpdatePlan {
                         may_move: self.may_move(table, &u.assignments)?,
                         assignments: assign(&u.assignments, &wide)?,
-                        filter: u.filter.as_ref().map(|f| self.compile(f, &wide)).transpose()?,
+                        filter: u.filter.as_ref().map(|f| self.expression(f, &wide)).transpose()?,
                     }),
                 };
                 Some(ConflictPlan { arbiters, update })
@@ -257,14 +257,14 @@ impl Planner<'_> {
                 RowCheckKind::Insert | RowCheckKind::Update | RowCheckKind::View => new,
                 RowCheckKind::Conflict | RowCheckKind::MergeUpdate | RowCheckKind::MergeDelete => found,
             };
-            let condition = self.compile(&check.condition, layout)?;
+            let condition = self.expression(&check.condition, layout)?;
             Ok(PlannedRowCheck { kind: check.kind, policy: check.policy.clone(), table: table.clone(), condition })
         };
         d.row_checks.iter().map(plan).collect()
     }
 
     /// RETURNING, over the wider row and behind it the new one.
-    fn returning_plan(&self, d: &Dml, mut wide: Layout, row: &Layout) -> Result<Option<Arc<[CExpr]>>> {
+    fn returning_plan(&self, d: &Dml, mut wide: Layout, row: &Layout) -> Result<Option<Arc<[Expression]>>> {
         let visible: Vec<&Target> = d.returning.iter().filter(|t| !t.junk).collect();
         if visible.is_empty() {
             return Ok(None);
@@ -300,7 +300,7 @@ impl Planner<'_> {
                 }
                 Ok(())
             })?;
-            list.push(self.compile(&e, &wide)?);
+            list.push(self.expression(&e, &wide)?);
         }
         Ok(Some(list.into()))
     }
@@ -319,19 +319,19 @@ impl Planner<'_> {
                 keys.push(match e {
                     Some(e) => {
                         note(e, &mut depends);
-                        self.compile(e, row)?
+                        self.expression(e, row)?
                     }
                     None => {
                         let i = usize::try_from(k.attnum - 1).unwrap_or(0);
                         depends.push(i);
-                        CExpr::Slot(i)
+                        CExpr::Slot(i).into()
                     }
                 });
             }
             let predicate = match &b.predicate {
                 Some(p) => {
                     note(p, &mut depends);
-                    Some(Arc::new(self.compile(p, row)?))
+                    Some(Arc::new(self.expression(p, row)?))
                 }
                 None => None,
             };

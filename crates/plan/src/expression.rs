@@ -2,7 +2,9 @@
 //!
 //! Must not know: how a program is run, which the executor knows.
 
+use super::program::Program;
 use kilndb_base::Oid;
+use kilndb_base::sync::OnceLock;
 use kilndb_bind::ir::{BoolTestKind, CompareKind, SqlValue};
 use kilndb_catalog::FunctionInfo;
 use kilndb_catalog::routine::TupleDescriptor;
@@ -263,6 +265,57 @@ pub enum CExpr {
     },
 }
 
+/// An expression that is evaluated: the tree that the planner has made, and the programs it is evaluated by for one row, each
+/// made when it is first wanted.
+pub struct Expression {
+    tree: CExpr,
+    value: OnceLock<Arc<Program>>,
+    condition: OnceLock<Arc<Program>>,
+}
+
+impl Clone for Expression {
+    /// What has been made of it is shared.
+    fn clone(&self) -> Expression {
+        Expression { tree: self.tree.clone(), value: self.value.clone(), condition: self.condition.clone() }
+    }
+}
+
+impl Expression {
+    #[inline]
+    pub fn tree(&self) -> &CExpr {
+        &self.tree
+    }
+    /// The program that computes the value.
+    #[inline]
+    pub fn program(&self) -> &Arc<Program> {
+        self.value.get_or_init(|| Arc::new(Program::of_value(&self.tree)))
+    }
+    /// The program that comes to its end if the condition is true.
+    #[inline]
+    pub fn condition(&self) -> &Arc<Program> {
+        self.condition.get_or_init(|| Arc::new(Program::of_condition(&self.tree)))
+    }
+}
+
+impl From<CExpr> for Expression {
+    fn from(tree: CExpr) -> Expression {
+        Expression { tree, value: OnceLock::new(), condition: OnceLock::new() }
+    }
+}
+
+impl std::ops::Deref for Expression {
+    type Target = CExpr;
+    #[inline]
+    fn deref(&self) -> &CExpr {
+        &self.tree
+    }
+}
+
+/// The expressions with these trees.
+pub fn expressions(list: impl IntoIterator<Item = CExpr>) -> Vec<Expression> {
+    list.into_iter().map(Expression::from).collect()
+}
+
 #[inline]
 pub fn int_of(d: &Datum) -> Option<i64> {
     match d {
@@ -326,9 +379,9 @@ pub struct SubPlanUse {
     pub ctes: Vec<usize>,
     /// Depends on nothing outside: one run serves all rows.
     pub cacheable: bool,
-    pub test: Option<CExpr>,
+    pub test: Option<Expression>,
     pub test_params: Vec<usize>,
-    pub hash: Option<Vec<(CExpr, usize, Oid)>>,
+    pub hash: Option<Vec<(Expression, usize, Oid)>>,
     pub table: Option<ExistsTable>,
 }
 
@@ -338,7 +391,7 @@ pub struct SubPlanUse {
 pub struct ExistsTable {
     pub index: usize,
     /// What a row looks for.
-    pub keys: Vec<CExpr>,
+    pub keys: Vec<Expression>,
     pub types: Vec<Oid>,
     pub after_calls: u64,
 }

@@ -91,7 +91,7 @@ impl Planner<'_> {
         if q.from.is_empty() {
             let shown = if self.explains() { preds.clone() } else { Vec::new() };
             let filter = match Expr::and_all(preds) {
-                Some(e) => Some(self.compile(&e, &Layout::default())?),
+                Some(e) => Some(self.expression(&e, &Layout::default())?),
                 None => None,
             };
             let info = Expr::and_all(shown).map_or_else(Vec::new, |e| self.one_time_text(&e));
@@ -194,7 +194,7 @@ impl Planner<'_> {
     /// Conditions that no join could judge.
     fn filter_joined(&self, mut plan: FromPlan, conditions: Vec<Expr>) -> Result<FromPlan> {
         let Some(e) = Expr::and_all(conditions) else { return Ok(plan) };
-        let condition = self.compile(&e, &plan.planned.layout)?;
+        let condition = self.expression(&e, &plan.planned.layout)?;
         let layout = plan.planned.layout;
         let info = if self.explains() { vec![format!("Filter: {}", self.show(&e))] } else { Vec::new() };
         let op = Op::Filter { input: plan.planned.node, condition };
@@ -417,7 +417,7 @@ impl Planner<'_> {
     }
 
     pub(super) fn filter_as(&self, input: PlannedNode, e: &Expr, rows: f64, label: &str) -> Result<PlannedNode> {
-        let condition = self.compile(e, &input.layout)?;
+        let condition = self.expression(e, &input.layout)?;
         let width = input.layout.0.len();
         let cost = input.node.cost + self.costs().filter(input.node.rows, super::operator_count::operator_count([e]));
         let info = if self.explains() { vec![format!("Filter: {}", self.show(e))] } else { Vec::new() };

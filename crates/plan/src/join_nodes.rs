@@ -2,7 +2,7 @@
 //!
 //! Must not know: which join is the best one.
 
-use super::expression::CExpr;
+use super::expression::{CExpr, Expression};
 use super::join::FromPlan;
 use super::row_order::RowOrder;
 use super::*;
@@ -67,10 +67,10 @@ pub(super) struct TableInstead {
 
 /// The keys of a join by hash, and what else is to hold for a pair.
 struct CompiledKeys {
-    probe: Vec<CExpr>,
-    build: Vec<CExpr>,
+    probe: Vec<Expression>,
+    build: Vec<Expression>,
     types: Vec<Oid>,
-    on: Option<CExpr>,
+    on: Option<Expression>,
 }
 
 impl<'a> LoopInner<'a> {
@@ -160,11 +160,16 @@ impl Planner<'_> {
     }
 
     /// Two expressions that a join compares, each over its side's rows, and the type that both have then.
-    fn compile_equal(&self, (l, left): (&Expr, &Layout), (r, right): (&Expr, &Layout)) -> Result<(Oid, CExpr, CExpr)> {
+    fn compile_equal(
+        &self,
+        (l, left): (&Expr, &Layout),
+        (r, right): (&Expr, &Layout),
+    ) -> Result<(Oid, Expression, Expression)> {
         let int = int_pair(l.ty, r.ty) && l.ty != r.ty;
         let ty = if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) };
         let ty = of_pair(l, r).order_type(ty)?;
-        Ok((ty, widen(self.compile(l, left)?, int, l.ty), widen(self.compile(r, right)?, int, r.ty)))
+        let (of_left, of_right) = (self.compile(l, left)?, self.compile(r, right)?);
+        Ok((ty, widen(of_left, int, l.ty).into(), widen(of_right, int, r.ty).into()))
     }
 
     fn compile_keys(&self, condition: &HashCondition, probe: &Layout, build: &Layout) -> Result<CompiledKeys> {
@@ -176,7 +181,7 @@ impl Planner<'_> {
             compiled.build.push(of_build);
         }
         let on = Expr::and_all(condition.residual.clone());
-        compiled.on = on.map(|e| self.compile(&e, &probe.join(build))).transpose()?;
+        compiled.on = on.map(|e| self.expression(&e, &probe.join(build))).transpose()?;
         Ok(compiled)
     }
 
@@ -247,7 +252,7 @@ impl Planner<'_> {
         let layout = outer.layout.join(&inner.layout);
         let params = self.loop_params(uses, &outer.layout);
         let condition = match Expr::and_all(on.to_vec()) {
-            Some(e) => Some(self.compile(&e, &layout)?),
+            Some(e) => Some(self.expression(&e, &layout)?),
             None => None,
         };
         let mut info = Vec::new();
@@ -303,7 +308,7 @@ impl Planner<'_> {
             outer_keys.push(of_outer);
             inner_keys.push(of_inner);
         }
-        let on = Expr::and_all(residual.clone()).map(|e| self.compile(&e, &layout)).transpose()?;
+        let on = Expr::and_all(residual.clone()).map(|e| self.expression(&e, &layout)).transpose()?;
         let sides: Vec<(Expr, Expr)> = keys.iter().map(|k| k.sides.clone()).collect();
         let info = self.join_info("Merge Cond", &sides, &residual);
         let label = join_label("Merge", kind);

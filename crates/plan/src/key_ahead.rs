@@ -3,7 +3,7 @@
 //!
 //! Invariant: it is a guess, which nothing but speed depends on; the statement finds its partitions itself.
 
-use super::expression::CExpr;
+use super::expression::{CExpr, Expression};
 use super::partition::{PruneCondition, PruneSubject};
 use super::{Op, PlanNode};
 use kilndb_base::Oid;
@@ -30,8 +30,8 @@ impl KeyAhead {
     }
 
     fn below(node: &PlanNode, to_change: bool) -> Option<KeyAhead> {
-        let made = |key: &PartitionKey, table: Oid, value: &CExpr| {
-            let CExpr::Param(parameter) = value else { return None };
+        let made = |key: &PartitionKey, table: Oid, value: &Expression| {
+            let CExpr::Param(parameter) = value.tree() else { return None };
             let part = key.parts.first().filter(|_| is_simple(key))?;
             Some(KeyAhead {
                 table,
@@ -79,7 +79,7 @@ fn is_simple(key: &PartitionKey) -> bool {
 }
 
 /// The expression that a column of the only row is made of.
-fn made_of(input: &PlanNode, column: usize) -> Option<&CExpr> {
+fn made_of(input: &PlanNode, column: usize) -> Option<&Expression> {
     match &input.op {
         Op::Values { rows } if rows.len() == 1 => rows[0].get(column),
         Op::Project { input, exprs, .. } if matches!(input.op, Op::Result { .. }) => exprs.get(column),

@@ -42,11 +42,13 @@ mod merge;
 mod minmax;
 pub mod node;
 mod one_time;
+pub mod operation;
 mod operator_count;
 mod outer_join;
 pub mod partition;
 mod partitionwise;
 pub mod program;
+mod program_builder;
 pub mod prune;
 mod query;
 mod result_joins;
@@ -562,7 +564,7 @@ impl Planner<'_> {
         keys.iter()
             .map(|k| {
                 Ok(SortSpec {
-                    expr: self.compile(&k.expr, layout)?,
+                    expr: self.expression(&k.expr, layout)?,
                     ty: self.compared_type(&k.expr)?,
                     descending: k.descending,
                     nulls_first: k.nulls_first,

@@ -13,7 +13,7 @@ impl Planner<'_> {
     ) -> Result<ModifyPlan> {
         let mut steps = Vec::with_capacity(d.merge.len());
         for action in &d.merge {
-            let condition = action.condition.as_ref().map(|e| self.compile(e, &input.layout)).transpose()?;
+            let condition = action.condition.as_ref().map(|e| self.expression(e, &input.layout)).transpose()?;
             let change = match Self::as_statement(d, &action.action) {
                 Some(mut own) => {
                     self.returning_of_action(&mut own)?;
@@ -28,7 +28,7 @@ impl Planner<'_> {
         let by_source = d.merge.iter().any(|a| a.when == MergeWhen::NotMatchedBySource);
         let target = input.layout.0.iter().enumerate().filter(|(_, c)| c.rel == d.rel).map(|(slot, _)| slot).collect();
         let first = self.subplans.borrow().len();
-        let on = self.compile(on, &input.layout)?;
+        let on = self.expression(on, &input.layout)?;
         self.hidden_subplans.borrow_mut().extend(first..self.subplans.borrow().len());
         // Plans what is the same for all actions of the statement, and the number of columns that it returns.
         let mut whole = d.clone();

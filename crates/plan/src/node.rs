@@ -1,7 +1,6 @@
 //! Physical plans: read-only, shared between sessions.
 
-use super::expression::CExpr;
-use super::expression::RoutineCall;
+use super::expression::{Expression, RoutineCall};
 use super::measured::MeasuredCost;
 use super::program::{LazyAggregateProgram, LazyJoinProgram, LazyValuesProgram};
 pub use super::scan_node::*;
@@ -197,7 +196,7 @@ pub struct PlanNode {
 }
 
 pub struct SortSpec {
-    pub expr: CExpr,
+    pub expr: Expression,
     pub ty: Oid,
     pub descending: bool,
     pub nulls_first: bool,
@@ -210,12 +209,12 @@ pub struct AggSpec {
     /// What it has gathered of no rows, if what it gathers of parts of the rows can be made one.
     pub partial: Option<PartialAggregate>,
     pub name: Arc<str>,
-    pub args: Vec<CExpr>,
+    pub args: Vec<Expression>,
     pub arg_types: Vec<Oid>,
     /// What DISTINCT tells the arguments apart as.
     pub told_apart_types: Vec<Oid>,
     pub result: Oid,
-    pub filter: Option<CExpr>,
+    pub filter: Option<Expression>,
     pub distinct: bool,
     pub order: Vec<SortSpec>,
     pub direct_args: usize,
@@ -248,12 +247,12 @@ pub struct FunctionCall {
     /// The implementation, if it is a built-in function.
     pub function: Option<FunctionKind>,
     pub name: Arc<str>,
-    pub args: Vec<CExpr>,
+    pub args: Vec<Expression>,
     pub arg_types: Vec<Oid>,
     pub strict: bool,
     pub returns_set: bool,
     /// The expression, if it is no set-returning call.
-    pub scalar: Option<CExpr>,
+    pub scalar: Option<Expression>,
     pub columns: usize,
     pub composite: bool,
     /// The row type of a column definition list.
@@ -263,7 +262,7 @@ pub struct FunctionCall {
 }
 
 pub enum ProjectItem {
-    Expr(CExpr),
+    Expr(Expression),
     Set(FunctionCall),
 }
 
@@ -279,11 +278,11 @@ pub struct WindowFn {
     /// The function's implementation. None: this build has none, which is an error when the plan runs.
     pub function: Option<FunctionKind>,
     pub name: Arc<str>,
-    pub args: Vec<CExpr>,
+    pub args: Vec<Expression>,
     pub arg_types: Vec<Oid>,
     pub result: Oid,
     pub is_aggregate: bool,
-    pub filter: Option<CExpr>,
+    pub filter: Option<Expression>,
     pub star: bool,
     /// Arguments and FILTER may give other values when they are evaluated again: rows cannot be taken out of the aggregate.
     pub varies: bool,
@@ -292,9 +291,9 @@ pub struct WindowFn {
 }
 pub enum CFrameBound {
     UnboundedPreceding,
-    Preceding(CExpr),
+    Preceding(Expression),
     CurrentRow,
-    Following(CExpr),
+    Following(Expression),
     UnboundedFollowing,
 }
 pub struct WindowPlan {
@@ -316,7 +315,7 @@ pub struct WindowPlan {
 pub struct RunCondition {
     /// The position among the window's functions.
     pub function: usize,
-    pub most: CExpr,
+    pub most: Expression,
     pub is_inclusive: bool,
 }
 
@@ -335,7 +334,7 @@ pub struct LockTarget {
 pub enum Op {
     /// One row without columns.
     Result {
-        filter: Option<CExpr>,
+        filter: Option<Expression>,
     },
     SeqScan(Scan),
     IndexScan {
@@ -344,7 +343,7 @@ pub enum Op {
     },
     TidScan {
         scan: Scan,
-        tids: Vec<CExpr>,
+        tids: Vec<Expression>,
     },
     /// Rows that inverted indexes find, in their order. `shown`: the nodes that EXPLAIN shows below.
     BitmapScan {
@@ -370,7 +369,7 @@ pub enum Op {
     },
     /// If `rows` is None they come from `ExecContext::source`.
     Values {
-        rows: Vec<Vec<CExpr>>,
+        rows: Vec<Vec<Expression>>,
     },
     Function {
         calls: Vec<FunctionCall>,
@@ -385,16 +384,16 @@ pub enum Op {
     },
     Filter {
         input: Arc<PlanNode>,
-        condition: CExpr,
+        condition: Expression,
     },
     /// The input's rows, or none: the condition uses no column of the input and is judged before its first row.
     OneTimeFilter {
         input: Arc<PlanNode>,
-        condition: CExpr,
+        condition: Expression,
     },
     Project {
         input: Arc<PlanNode>,
-        exprs: Vec<CExpr>,
+        exprs: Vec<Expression>,
         /// Any thread can compute the expressions.
         is_self_contained: bool,
         program: LazyValuesProgram,
@@ -408,7 +407,7 @@ pub enum Op {
         outer: Arc<PlanNode>,
         inner: Arc<PlanNode>,
         kind: JoinKind,
-        on: Option<CExpr>,
+        on: Option<Expression>,
         params: Vec<(usize, usize)>,
         materialize: bool,
         switch: Option<Box<LoopSwitch>>,
@@ -420,10 +419,10 @@ pub enum Op {
         probe: Arc<PlanNode>,
         build: Arc<PlanNode>,
         kind: JoinKind,
-        probe_keys: Vec<CExpr>,
-        build_keys: Vec<CExpr>,
+        probe_keys: Vec<Expression>,
+        build_keys: Vec<Expression>,
         types: Vec<Oid>,
-        on: Option<CExpr>,
+        on: Option<Expression>,
         /// The rows come in the order of the probe side.
         keeps_order: bool,
         /// The keys and the condition depend on nothing but the rows and the parameters.
@@ -435,10 +434,10 @@ pub enum Op {
         outer: Arc<PlanNode>,
         inner: Arc<PlanNode>,
         kind: JoinKind,
-        outer_keys: Vec<CExpr>,
-        inner_keys: Vec<CExpr>,
+        outer_keys: Vec<Expression>,
+        inner_keys: Vec<Expression>,
         kinds: Vec<MergeKeyKind>,
-        on: Option<CExpr>,
+        on: Option<Expression>,
     },
     /// The inner side of a nested loop, whose rows are kept by the values of the parameters that it depends on.
     Memoize {
@@ -449,7 +448,7 @@ pub enum Op {
     },
     Aggregate {
         input: Arc<PlanNode>,
-        groups: Vec<CExpr>,
+        groups: Vec<Expression>,
         types: Vec<Oid>,
         sets: Option<Vec<Vec<usize>>>,
         aggs: Vec<AggSpec>,
@@ -469,8 +468,8 @@ pub enum Op {
     },
     Limit {
         input: Arc<PlanNode>,
-        limit: Option<CExpr>,
-        offset: Option<CExpr>,
+        limit: Option<Expression>,
+        offset: Option<Expression>,
         ties: Option<Vec<SortSpec>>,
     },
     /// Keeps the first row of each distinct `keys`; `sorted`: rows with equal keys follow one another.
@@ -508,7 +507,7 @@ pub struct IndexPlan {
     pub index: Arc<Index>,
     pub relation: Arc<Relation>,
     pub shape: Arc<IndexShape>,
-    pub predicate: Option<Arc<CExpr>>,
+    pub predicate: Option<Arc<Expression>>,
     /// The bytes that a key ends with: the heap's name, in a tree that has entries of several heaps.
     pub suffix: Option<[u8; 4]>,
 }
@@ -549,7 +548,7 @@ pub struct IndexShape {
     pub deferrable: bool,
     pub keys: Vec<IndexKey>,
     /// The expressions are over a row of the table.
-    pub values: Vec<CExpr>,
+    pub values: Vec<Expression>,
     /// Columns (indexes in `Table::columns`) that the entry depends on.
     pub depends: Vec<usize>,
     /// The term classes of the columns of an inverted index; empty for other indexes.
@@ -595,14 +594,14 @@ impl IndexShape {
 #[derive(Default)]
 pub struct RowRecheck {
     /// The security quals of the tables whose rows are taken: they come before all else.
-    pub security: Option<CExpr>,
+    pub security: Option<Expression>,
     /// Conditions of outer joins, inner ones first, and the slots that become null where they are not true.
-    pub outer: Vec<(CExpr, Vec<usize>)>,
+    pub outer: Vec<(Expression, Vec<usize>)>,
     /// Conditions with a subquery that are joins with its rows, and the slots they use: the row stays joined with what
     /// it was joined with unless one of those has changed.
-    pub semi: Vec<(Vec<usize>, CExpr)>,
+    pub semi: Vec<(Vec<usize>, Expression)>,
     /// All other conditions.
-    pub filter: Option<CExpr>,
+    pub filter: Option<Expression>,
     /// The statement calls volatile functions, which see what it has changed so far.
     pub is_volatile: bool,
 }
@@ -633,11 +632,11 @@ pub struct LoopSwitch {
     pub after_steps: u64,
     /// The inner side, found without the outer rows. Its rows have the same columns as those that are looked up.
     pub build: Arc<PlanNode>,
-    pub outer_keys: Vec<CExpr>,
-    pub build_keys: Vec<CExpr>,
+    pub outer_keys: Vec<Expression>,
+    pub build_keys: Vec<Expression>,
     pub types: Vec<Oid>,
     /// What is to hold for a pair beside its keys, over the outer and the inner row.
-    pub on: Option<CExpr>,
+    pub on: Option<Expression>,
     /// No session is needed to make the table, nor to look in it.
     pub is_self_contained: bool,
 }
@@ -646,7 +645,7 @@ pub struct LoopSwitch {
 pub struct MergePlan {
     pub steps: Vec<MergeStep>,
     /// The join condition over the input's row: do its two sides match?
-    pub on: CExpr,
+    pub on: Expression,
     /// Are there steps for rows of the target without a source (NOT MATCHED BY SOURCE)?
     pub by_source: bool,
     /// The slots of the target's row.
@@ -654,7 +653,7 @@ pub struct MergePlan {
 }
 pub struct MergeStep {
     pub when: MergeWhen,
-    pub condition: Option<CExpr>,
+    pub condition: Option<Expression>,
     /// The INSERT, UPDATE or DELETE; None: DO NOTHING.
     pub change: Option<ModifyPlan>,
 }
@@ -667,8 +666,8 @@ pub struct ConflictPlan {
 pub struct ConflictUpdatePlan {
     /// A row may come to belong to another partition.
     pub may_move: bool,
-    pub assignments: Vec<(usize, CExpr)>,
-    pub filter: Option<CExpr>,
+    pub assignments: Vec<(usize, Expression)>,
+    pub filter: Option<Expression>,
 }
 
 /// The triggers that a statement may fire, by name.
@@ -687,7 +686,7 @@ pub struct TriggerPlan {
 pub struct PlannedTrigger {
     pub trigger: Arc<kilndb_catalog::trigger::Trigger>,
     /// Over the old row's columns, then the new one's.
-    pub when: Option<CExpr>,
+    pub when: Option<Expression>,
 }
 
 /// What a statement does with rows, whichever table or partition they are in.
@@ -698,7 +697,7 @@ pub struct ModifyStatement {
     /// UPDATE, DELETE, MERGE: the slot of the old row's ctid. MERGE into a view: of what is not null if there is such a
     /// row.
     pub old_ctid: usize,
-    pub assignments: Arc<[(usize, CExpr)]>,
+    pub assignments: Arc<[(usize, Expression)]>,
     /// The program that computes them.
     pub program: LazyValuesProgram,
     /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets, by the named table's columns.
@@ -706,7 +705,7 @@ pub struct ModifyStatement {
     /// UPDATE, DELETE: all conditions, for rows that changed meanwhile.
     pub recheck: Arc<RowRecheck>,
     /// COPY FROM … WHERE, over a table row with its defaults.
-    pub row_filter: Option<Arc<CExpr>>,
+    pub row_filter: Option<Arc<Expression>>,
     /// The rows are those that the table has had, and move: no trigger fires, and references hold as they are.
     pub moves_rows: bool,
     /// A foreign key's action: what it calls is called for the table's owner.
@@ -715,7 +714,7 @@ pub struct ModifyStatement {
     /// What row security wants of rows: of new ones over the named table's row, of those that are found over the row
     /// that assignments see.
     pub row_checks: Arc<[PlannedRowCheck]>,
-    pub returning: Option<Arc<[CExpr]>>,
+    pub returning: Option<Arc<[Expression]>>,
     /// A key column of some unique index that may be referenced changes.
     pub key_update: bool,
     /// UPDATE: new rows may be made before others are stored, whatever the indexes.
@@ -732,7 +731,7 @@ pub struct PlannedRowCheck {
     pub policy: Option<String>,
     /// The table that the statement names, for the error.
     pub table: Arc<str>,
-    pub condition: CExpr,
+    pub condition: Expression,
 }
 
 /// The table that a row is in, and the rules that hold for it there: the table that the statement names, or one of its
@@ -764,8 +763,8 @@ pub struct TargetRules {
     /// UPDATE, DELETE, MERGE: slots of the old row's columns (by index in `Table::columns`).
     pub old_columns: Arc<[Option<usize>]>,
     /// The expressions are over a row of the table.
-    pub generated: Arc<[(usize, CExpr)]>,
-    pub checks: Arc<[(String, CExpr)]>,
+    pub generated: Arc<[(usize, Expression)]>,
+    pub checks: Arc<[(String, Expression)]>,
     /// Those of the functions that these and index expressions call that not everybody may call.
     pub functions: RuleFunctions<Arc<[FunctionAccess]>>,
     pub not_null: Arc<[usize]>,

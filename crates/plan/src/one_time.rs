@@ -26,7 +26,7 @@ impl Planner<'_> {
     /// The rows of `plan` if all conditions are met, else none.
     pub(crate) fn one_time_filter(&self, mut plan: FromPlan, conditions: Vec<Expr>) -> Result<FromPlan> {
         let Some(e) = Expr::and_all(conditions) else { return Ok(plan) };
-        let condition = self.compile(&e, &Layout::default())?;
+        let condition = self.expression(&e, &Layout::default())?;
         let info = self.one_time_text(&e);
         let input = self.by_partition(plan.planned);
         let (estimate, width) = (Estimate { rows: plan.rows, cost: plan.cost }, input.layout.0.len());
@@ -57,7 +57,7 @@ impl Planner<'_> {
             }
         }
         let info = self.one_time_text(&Expr::bool(false));
-        let op = Op::Result { filter: Some(CExpr::Const(Datum::Bool(false))) };
+        let op = Op::Result { filter: Some(CExpr::Const(Datum::Bool(false)).into()) };
         let node = self.node_with(op, layout.0.len(), Estimate { rows: 1.0, cost: 0.0 }, "Result", info);
         let planned = PlannedNode { node, layout };
         Ok(FromPlan { order: RowOrder::of_keys(order), ..FromPlan::of(planned, Estimate { rows: 1.0, cost: 0.0 }) })

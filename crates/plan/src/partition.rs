@@ -6,7 +6,7 @@
 //! 2. Conditions on columns decide which partitions may have rows. They are evaluated when the plan runs.
 
 use super::access;
-use super::expression::CExpr;
+use super::expression::{CExpr, Expression};
 use super::prune::PruneValues;
 use super::row_order::RowOrder;
 use super::scan::ScanChoice;
@@ -39,13 +39,13 @@ pub enum PruneCondition {
         subject: PruneSubject,
         strategy: u8,
         operator: Oid,
-        value: CExpr,
+        value: Expression,
     },
     /// Equality with one of the elements of an array.
     AnyOf {
         subject: PruneSubject,
         operator: Oid,
-        array: CExpr,
+        array: Expression,
     },
     Null {
         subject: PruneSubject,
@@ -93,7 +93,7 @@ pub struct PartitionOrder {
 /// The key by which rows of a partitioned table are routed to partitions.
 pub struct Routing {
     /// The expressions of the key, over a table row; None: a column.
-    pub key: Vec<Option<CExpr>>,
+    pub key: Vec<Option<Expression>>,
     /// UPDATE, DELETE: the slot that says which partition a row is in.
     pub tableoid: usize,
     /// Does the UPDATE assign to a column of the key?
@@ -184,8 +184,8 @@ impl PartitionColumns {
 
 /// The rules that hold for the rows of one table, over its rows.
 pub struct TableRules {
-    pub generated: Arc<[(usize, CExpr)]>,
-    pub checks: Arc<[(String, CExpr)]>,
+    pub generated: Arc<[(usize, Expression)]>,
+    pub checks: Arc<[(String, Expression)]>,
     pub functions: RuleFunctions<Arc<[FunctionAccess]>>,
     pub not_null: Arc<[usize]>,
     pub indexes: Arc<[IndexPlan]>,
@@ -206,11 +206,11 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
     let row = Planner::row_layout(table, rel);
     let mut generated = Vec::new();
     for a in &bound.generated {
-        generated.push((a.column, planner.compile(&a.expr, &row)?));
+        generated.push((a.column, planner.expression(&a.expr, &row)?));
     }
     let mut checks = Vec::new();
     for (name, e) in &bound.checks {
-        checks.push((name.clone(), planner.compile(e, &row)?));
+        checks.push((name.clone(), planner.expression(e, &row)?));
     }
     let indexes = planner.index_plans(table, &bound.indexes, &row)?;
     let foreign_keys = planner.foreign_key_plans(table, &vec![true; table.columns.len()])?;
@@ -230,7 +230,11 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
 }
 
 /// The expressions of a partition key, over rows of its table.
-pub fn key_expressions(table: &Table, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Vec<Option<CExpr>>> {
+pub fn key_expressions(
+    table: &Table,
+    catalog: &dyn CatalogView,
+    engine: &Arc<Engine>,
+) -> Result<Vec<Option<Expression>>> {
     let planner = Planner { is_detached: true, ..Planner::new(catalog, engine, HashSet::new(), None) };
     planner.compile_key(table, 1, &Planner::row_layout(table, 1))
 }
@@ -241,12 +245,12 @@ impl Planner<'_> {
         if table.partition_key.is_some() { Ok(None) } else { self.relation(table.storage).map(Some) }
     }
 
-    fn compile_key(&self, table: &Table, rel: u32, row: &Layout) -> Result<Vec<Option<CExpr>>> {
+    fn compile_key(&self, table: &Table, rel: u32, row: &Layout) -> Result<Vec<Option<Expression>>> {
         let Some(key) = &table.partition_key else { return Ok(Vec::new()) };
         key.parts
             .iter()
             .map(|part| match &part.expression_sql {
-                Some(sql) => Ok(Some(self.compile(&self.index_sql(sql, rel, table)?, row)?)),
+                Some(sql) => Ok(Some(self.expression(&self.index_sql(sql, rel, table)?, row)?)),
                 None => Ok(None),
             })
             .collect()
@@ -390,7 +394,7 @@ impl Planner<'_> {
         };
         let empty = Layout::default();
         if let Some((value, strategy, array)) = access::comparison(self, rel.id, &key, expression, p)? {
-            let value = self.compile(&value, &empty)?;
+            let value = self.expression(&value, &empty)?;
             let operator =
                 if let ExprKind::Func(f) | ExprKind::ScalarArray { func: f, .. } = &p.kind { f.operator } else { 0 };
             return Ok(Some(if array {
@@ -405,7 +409,7 @@ impl Planner<'_> {
                 subject,
                 strategy: EQUAL,
                 operator: BOOLEAN_EQUAL,
-                value: CExpr::Const(Datum::Bool(value)),
+                value: CExpr::Const(Datum::Bool(value)).into(),
             })
         };
         Ok(match &p.kind {
@@ -554,8 +558,8 @@ impl SupportFunctionCaller for PlanTimeValues<'_, '_> {
 }
 
 impl PruneValues for PlanTimeValues<'_, '_> {
-    fn value(&mut self, e: &CExpr) -> Result<Option<Datum>> {
-        Ok(if let CExpr::Const(d) = e { Some(d.clone()) } else { None })
+    fn value(&mut self, e: &Expression) -> Result<Option<Datum>> {
+        Ok(if let CExpr::Const(d) = e.tree() { Some(d.clone()) } else { None })
     }
 }
 

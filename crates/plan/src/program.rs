@@ -1,32 +1,90 @@
-//! Programs over vectors: expressions as a flat list of steps, each of which computes one vector for many rows
-//! (docs/decisions/0062).
+//! Programs: expressions as a flat list of steps over registers, which are run for many rows at a time, a vector for each
+//! register, or for one row (docs/decisions/0062 and 0069).
 //!
-//! A program is made of expressions whose calls may be made in any order: nothing volatile, no subqueries, no routines,
-//! nothing of the session. What must not be evaluated for some rows (the branches of CASE, what is behind a false AND) is
-//! kept from them by narrowing the rows that the steps work on.
+//! A program for many rows is made of expressions whose calls may be made in any order: nothing volatile, no subqueries, no
+//! routines, nothing of the session. One for a row may have all of these. What must not be evaluated for some rows (the
+//! branches of CASE, what is behind a false AND) is kept from them by narrowing the rows that the steps work on; for one row
+//! that is a jump.
 //!
 //! Invariants
 //! 1. A register is written by the steps between two changes of the rows, and read for these rows or fewer.
 //! 2. Each `Narrow` has its `Widen` behind it, or stands at the end of a condition.
+//! 3. What reads a register as [`Operand::Taken`] is the only step of the program that reads it.
 //!
 //! Must not know: how steps are run.
 
-use super::expression::{Arithmetic, CExpr, IntOp, ScalarCall};
+use super::expression::{CExpr, CSubscript, Expression, SubPlanUse};
 use super::node::AggSpec;
+use super::operation::{Operation, SubscriptBounds};
+use super::program_builder::ProgramBuilder;
 use kilndb_base::Oid;
 use kilndb_base::sync::OnceLock;
 use kilndb_bind::ir::BoolTestKind;
-use kilndb_types::cast::CastFn;
-use kilndb_types::functions::ScalarFn;
-use kilndb_types::vector::{self, VectorFn};
-use kilndb_types::{Datum, oids};
+use kilndb_types::Datum;
 use std::sync::Arc;
 
+/// What a program is run for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum VectorOperand {
+pub enum ProgramKind {
+    ManyRows,
+    OneRow,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operand {
     Register(usize),
+    /// A register that nobody reads afterwards.
+    Taken(usize),
     /// A column of the rows.
     Column(usize),
+    /// One of the program's constants.
+    Constant(usize),
+}
+
+/// What an operation's values are; most operations have one or two.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Operands {
+    One(Operand),
+    Two([Operand; 2]),
+    List(Box<[Operand]>),
+}
+
+impl Operands {
+    #[inline]
+    pub fn as_slice(&self) -> &[Operand] {
+        match self {
+            Operands::One(one) => std::slice::from_ref(one),
+            Operands::Two(two) => two,
+            Operands::List(list) => list,
+        }
+    }
+    pub fn as_mut_slice(&mut self) -> &mut [Operand] {
+        match self {
+            Operands::One(one) => std::slice::from_mut(one),
+            Operands::Two(two) => two,
+            Operands::List(list) => list,
+        }
+    }
+}
+
+impl FromIterator<Operand> for Operands {
+    fn from_iter<T: IntoIterator<Item = Operand>>(list: T) -> Operands {
+        let list: Vec<Operand> = list.into_iter().collect();
+        match list[..] {
+            [one] => Operands::One(one),
+            [l, r] => Operands::Two([l, r]),
+            _ => Operands::List(list.into()),
+        }
+    }
+}
+
+/// A value that is the same for all rows.
+pub enum ConstantSource {
+    Value(Datum),
+    /// A parameter of the statement.
+    Parameter(usize),
+    /// A value that is handed to a correlated part of the plan.
+    ExecParameter(usize),
 }
 
 /// Which values of a condition are meant.
@@ -38,40 +96,7 @@ pub enum Truth {
     Null,
 }
 
-/// What a step does with values, all of which must be there.
-#[derive(Clone, Copy)]
-pub enum VectorOperation {
-    /// `strict`: none of the values is NULL.
-    Scalar(ScalarCall),
-    CompareInt(IntOp),
-    Arithmetic {
-        op: Arithmetic,
-        wide: bool,
-        f: ScalarFn,
-    },
-    Cast {
-        f: CastFn,
-        typmod: i32,
-        explicit: bool,
-        vector: Option<VectorFn>,
-    },
-    /// A cast through the text form.
-    InOut {
-        from: Oid,
-        to: Oid,
-        typmod: i32,
-        explicit: bool,
-        vector: Option<VectorFn>,
-    },
-    /// A modifier applied to a value of its type.
-    Typmod {
-        ty: Oid,
-        typmod: i32,
-        explicit: bool,
-    },
-}
-
-pub enum VectorStep {
+pub enum Step {
     /// Makes the source have the column's values.
     Load {
         column: usize,
@@ -81,66 +106,108 @@ pub enum VectorStep {
     /// Writes a register, which the step does not read but where it says so.
     Compute { into: usize, what: Computation },
     /// Goes on with those rows for which the condition is so; if there are none, at the step with this number.
-    Narrow { by: VectorOperand, to: Truth, if_none: usize },
+    Narrow { by: Operand, to: Truth, if_none: usize },
     /// Goes on with the rows from before the last `Narrow`.
     Widen,
 }
 
 /// What a register gets.
 pub enum Computation {
-    /// A value that is the same for all rows.
-    Constant(CExpr),
-    Call {
-        operation: VectorOperation,
-        args: Box<[VectorOperand]>,
+    /// The value of an expression that is evaluated once a run of the statement, by a program for no row.
+    Once {
+        index: usize,
+        value: Arc<Program>,
     },
-    Not(VectorOperand),
+    Call {
+        operation: Operation,
+        args: Operands,
+        /// For one row: the first of the registers where the values stand beside each other when the operation is called. Those
+        /// that are not there yet are copied to there.
+        frame: usize,
+    },
+    Not(Operand),
     IsNull {
-        arg: VectorOperand,
+        arg: Operand,
         negated: bool,
     },
     BoolTest {
-        arg: VectorOperand,
+        arg: Operand,
         test: BoolTestKind,
     },
     /// Is the value one of a set's?
     InSet {
-        arg: VectorOperand,
+        arg: Operand,
         ty: Oid,
         set: Arc<kilndb_base::hash::HashSet<Vec<u8>>>,
         has_null: bool,
         negated: bool,
-    },
-    /// The value of an expression that is evaluated one row after the other, from these columns of them.
-    Rowwise {
-        value: CExpr,
-        columns: Box<[usize]>,
     },
     /// The beginning of a result; None: NULL.
     Begin(Option<bool>),
     /// What the register has, AND or OR another value.
     Join {
         is_and: bool,
-        from: VectorOperand,
+        from: Operand,
     },
     /// What the register has, and other values for the present rows.
-    Blend(VectorOperand),
+    Blend(Operand),
+    /// What a subquery says of the row.
+    SubPlan(Box<SubPlanUse>),
 }
 
 /// The steps that compute some expressions.
-pub struct VectorProgram {
-    pub steps: Vec<VectorStep>,
+pub struct Program {
+    pub steps: Vec<Step>,
     pub registers: usize,
+    pub constants: Vec<ConstantSource>,
     /// Where each expression's values are; none if the program is a condition.
-    pub results: Vec<VectorOperand>,
-    /// The columns that are used.
+    pub results: Vec<Operand>,
+    /// The columns that are used; empty in a program for one row.
     pub columns: Vec<usize>,
+    /// The last register, if nothing but the last step deals with it, and it is the result: its value can be written to where
+    /// it belongs.
+    pub written_last: Option<usize>,
+}
+
+impl Program {
+    /// The program that computes an expression for one row.
+    pub fn of_value(e: &CExpr) -> Program {
+        let mut builder = ProgramBuilder::new(ProgramKind::OneRow);
+        let value = builder.value(e);
+        builder.finish(value.into_iter().collect())
+    }
+    /// The program that comes to its end for a row for which the condition is true.
+    pub fn of_condition(e: &CExpr) -> Program {
+        let mut builder = ProgramBuilder::new(ProgramKind::OneRow);
+        for_conditions(e, &mut |e| {
+            builder.add_condition(e);
+        });
+        builder.finish(Vec::new())
+    }
+}
+
+/// Hands over the conditions that are joined by AND.
+fn for_conditions(e: &CExpr, f: &mut impl FnMut(&CExpr)) {
+    match e {
+        CExpr::And(list) => list.iter().for_each(|e| for_conditions(e, f)),
+        one => f(one),
+    }
+}
+
+/// Which bounds subscripts have.
+pub(crate) fn bounds_of(subs: &[CSubscript]) -> Box<[SubscriptBounds]> {
+    subs.iter().map(|s| SubscriptBounds { has_lower: s.lower.is_some(), has_upper: s.upper.is_some() }).collect()
+}
+
+/// May the expression be evaluated for rows in any order, and more than once?
+pub(crate) fn is_pure(e: &CExpr) -> bool {
+    ProgramBuilder::new(ProgramKind::ManyRows).value(e).is_some()
 }
 
 /// The program of a condition as far as it can be one: rows that it leaves have to meet `rest` as well.
 pub struct ConditionProgram {
-    pub program: Option<VectorProgram>,
-    pub rest: Option<CExpr>,
+    pub program: Option<Program>,
+    pub rest: Option<Expression>,
 }
 
 /// A condition's program, made when it is first wanted: by no statement that reads few rows.
@@ -161,30 +228,26 @@ fn condition_program(condition: &CExpr) -> ConditionProgram {
         CExpr::And(list) => &list[..],
         one => std::slice::from_ref(one),
     };
-    let mut builder = ProgramBuilder::default();
-    let mut taken = 0;
-    for e in list {
-        let mark = builder.mark();
-        let Some(by) = builder.value(e) else {
-            builder.take_back(mark);
-            break;
-        };
-        builder.steps.push(VectorStep::Narrow { by, to: Truth::True, if_none: usize::MAX });
-        taken += 1;
-    }
+    let mut builder = ProgramBuilder::new(ProgramKind::ManyRows);
+    let taken = list.iter().take_while(|e| builder.add_condition(e)).count();
     let rest = match &list[taken..] {
         [] => None,
-        [one] => Some(one.clone()),
-        more => Some(CExpr::And(more.into())),
+        [one] => Some(one.clone().into()),
+        more => Some(CExpr::And(more.into()).into()),
     };
     ConditionProgram { program: (taken > 0).then(|| builder.finish(Vec::new())), rest }
 }
 
 /// A list of expressions, and of conditions under which they are computed.
-#[derive(Default)]
 pub struct ValuesBuilder {
     builder: ProgramBuilder,
-    results: Vec<VectorOperand>,
+    results: Vec<Operand>,
+}
+
+impl Default for ValuesBuilder {
+    fn default() -> ValuesBuilder {
+        ValuesBuilder { builder: ProgramBuilder::new(ProgramKind::ManyRows), results: Vec::new() }
+    }
 }
 
 impl ValuesBuilder {
@@ -195,7 +258,7 @@ impl ValuesBuilder {
         value.is_some()
     }
     /// Adds a condition, then the expressions for the rows for which it is true. False: no program can compute them.
-    pub fn add_where(&mut self, condition: &CExpr, list: &[CExpr]) -> bool {
+    pub fn add_where(&mut self, condition: &CExpr, list: &[Expression]) -> bool {
         if !self.add(condition) {
             return false;
         }
@@ -205,7 +268,7 @@ impl ValuesBuilder {
         self.builder.widen(narrowed);
         done
     }
-    pub fn finish(self) -> VectorProgram {
+    pub fn finish(self) -> Program {
         self.builder.finish(self.results)
     }
     /// As [`ValuesBuilder::finish`], over rows of so many columns.
@@ -218,7 +281,7 @@ impl ValuesBuilder {
 
 /// A list of expressions over the rows of an input.
 pub struct ValuesProgram {
-    pub program: VectorProgram,
+    pub program: Program,
     /// By column of the input: is it used?
     pub is_used: Vec<bool>,
 }
@@ -230,12 +293,12 @@ pub struct ValuesProgram {
 pub struct LazyAggregateProgram(OnceLock<Option<ValuesProgram>>);
 
 impl LazyAggregateProgram {
-    pub fn of(&self, groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option<&ValuesProgram> {
+    pub fn of(&self, groups: &[Expression], aggs: &[AggSpec], width: usize) -> Option<&ValuesProgram> {
         self.0.get_or_init(|| aggregate_program(groups, aggs, width)).as_ref()
     }
 }
 
-fn aggregate_program(groups: &[CExpr], aggs: &[AggSpec], width: usize) -> Option<ValuesProgram> {
+fn aggregate_program(groups: &[Expression], aggs: &[AggSpec], width: usize) -> Option<ValuesProgram> {
     let mut values = ValuesBuilder::default();
     for group in groups {
         values.add(group).then_some(())?;
@@ -259,7 +322,7 @@ pub struct LazyValuesProgram(OnceLock<Option<ValuesProgram>>);
 
 impl LazyValuesProgram {
     /// None: the expressions want one row after the other.
-    pub fn of<'e>(&self, exprs: impl IntoIterator<Item = &'e CExpr>, width: usize) -> Option<&ValuesProgram> {
+    pub fn of<'e>(&self, exprs: impl IntoIterator<Item = &'e Expression>, width: usize) -> Option<&ValuesProgram> {
         let make = || {
             let mut values = ValuesBuilder::default();
             exprs.into_iter().all(|e| values.add(e)).then(|| values.finish_over(width))
@@ -270,10 +333,10 @@ impl LazyValuesProgram {
 
 /// The keys of a hash join's sides, and the condition on pairs of rows with equal keys.
 pub struct JoinProgram {
-    pub probe_keys: VectorProgram,
-    pub build_keys: VectorProgram,
+    pub probe_keys: Program,
+    pub build_keys: Program,
     /// Over the columns of the probe side, then those of the build side.
-    pub on: Option<VectorProgram>,
+    pub on: Option<Program>,
 }
 
 /// A join's program, made when it is first wanted. None: its expressions want one row after the other.
@@ -281,13 +344,13 @@ pub struct JoinProgram {
 pub struct LazyJoinProgram(OnceLock<Option<JoinProgram>>);
 
 impl LazyJoinProgram {
-    pub fn of(&self, probe_keys: &[CExpr], build_keys: &[CExpr], on: Option<&CExpr>) -> Option<&JoinProgram> {
+    pub fn of(&self, probe_keys: &[Expression], build_keys: &[Expression], on: Option<&CExpr>) -> Option<&JoinProgram> {
         self.0.get_or_init(|| join_program(probe_keys, build_keys, on)).as_ref()
     }
 }
 
-fn join_program(probe_keys: &[CExpr], build_keys: &[CExpr], on: Option<&CExpr>) -> Option<JoinProgram> {
-    let keys = |list: &[CExpr]| {
+fn join_program(probe_keys: &[Expression], build_keys: &[Expression], on: Option<&CExpr>) -> Option<JoinProgram> {
+    let keys = |list: &[Expression]| {
         let mut values = ValuesBuilder::default();
         list.iter().all(|key| values.add(key)).then(|| values.finish())
     };
@@ -297,354 +360,4 @@ fn join_program(probe_keys: &[CExpr], build_keys: &[CExpr], on: Option<&CExpr>) 
         Some(_) => return None,
     };
     Some(JoinProgram { probe_keys: keys(probe_keys)?, build_keys: keys(build_keys)?, on })
-}
-
-/// What a step computes from its operands: two steps with one key compute the same.
-#[derive(Clone, PartialEq)]
-enum StepKey {
-    Call {
-        function: usize,
-        detail: (i32, bool),
-        args: Box<[VectorOperand]>,
-    },
-    /// A cast through the text form, or, if there is no type that it is from, a modifier applied.
-    Cast {
-        from: Option<Oid>,
-        to: Oid,
-        detail: (i32, bool),
-        args: Box<[VectorOperand]>,
-    },
-    Parameter(usize),
-    Once(usize),
-}
-
-#[derive(Default)]
-struct ProgramBuilder {
-    steps: Vec<VectorStep>,
-    registers: usize,
-    columns: Vec<usize>,
-    /// The columns that are there for the present rows.
-    loaded: Vec<usize>,
-    /// What registers hold for the present rows.
-    known: Vec<(StepKey, usize)>,
-    depth: usize,
-}
-
-/// How far a builder was.
-struct BuilderMark {
-    steps: usize,
-    registers: usize,
-    loaded: usize,
-    known: usize,
-}
-
-impl ProgramBuilder {
-    fn mark(&self) -> BuilderMark {
-        BuilderMark {
-            steps: self.steps.len(),
-            registers: self.registers,
-            loaded: self.loaded.len(),
-            known: self.known.len(),
-        }
-    }
-    fn take_back(&mut self, mark: BuilderMark) {
-        self.steps.truncate(mark.steps);
-        self.registers = mark.registers;
-        self.loaded.truncate(mark.loaded);
-        self.known.truncate(mark.known);
-        self.depth = 0;
-    }
-    fn finish(mut self, results: Vec<VectorOperand>) -> VectorProgram {
-        let end = self.steps.len();
-        for step in &mut self.steps {
-            if let VectorStep::Narrow { if_none, .. } = step
-                && *if_none == usize::MAX
-            {
-                *if_none = end;
-            }
-        }
-        let of_step = |step: &VectorStep| match step {
-            VectorStep::Load { column, .. } => Some(*column),
-            _ => None,
-        };
-        self.columns = self.steps.iter().filter_map(of_step).collect();
-        self.columns.sort_unstable();
-        self.columns.dedup();
-        VectorProgram { steps: self.steps, registers: self.registers, results, columns: self.columns }
-    }
-    fn register(&mut self) -> usize {
-        self.registers += 1;
-        self.registers - 1
-    }
-    fn load(&mut self, column: usize) {
-        if !self.loaded.contains(&column) {
-            self.loaded.push(column);
-            self.steps.push(VectorStep::Load { column, is_nested: self.depth > 0 });
-        }
-    }
-    fn compute(&mut self, into: usize, what: Computation) {
-        self.steps.push(VectorStep::Compute { into, what });
-    }
-    /// A step that writes a register of its own.
-    fn step(&mut self, what: Computation) -> Option<VectorOperand> {
-        let into = self.register();
-        self.compute(into, what);
-        Some(VectorOperand::Register(into))
-    }
-    /// A step that need not be there twice.
-    fn shared(&mut self, key: StepKey, what: Computation) -> Option<VectorOperand> {
-        if let Some((_, register)) = self.known.iter().find(|(known, _)| *known == key) {
-            return Some(VectorOperand::Register(*register));
-        }
-        let made = self.step(what);
-        if let Some(VectorOperand::Register(register)) = made {
-            self.known.push((key, register));
-        }
-        made
-    }
-    /// Begins steps for fewer rows. Returns what [`ProgramBuilder::widen`] takes.
-    fn narrow(&mut self, by: VectorOperand, to: Truth) -> (usize, BuilderMark) {
-        let mark = self.mark();
-        self.steps.push(VectorStep::Narrow { by, to, if_none: 0 });
-        self.depth += 1;
-        (self.steps.len() - 1, mark)
-    }
-    fn widen(&mut self, (at, mark): (usize, BuilderMark)) {
-        let end = self.steps.len();
-        if let VectorStep::Narrow { if_none, .. } = &mut self.steps[at] {
-            *if_none = end;
-        }
-        self.steps.push(VectorStep::Widen);
-        self.depth -= 1;
-        // What was computed for fewer rows is not there for all.
-        self.loaded.truncate(mark.loaded);
-        self.known.truncate(mark.known);
-    }
-
-    fn values(&mut self, list: &[CExpr]) -> Option<Box<[VectorOperand]>> {
-        list.iter().map(|e| self.value(e)).collect()
-    }
-    fn call(&mut self, operation: VectorOperation, args: &[CExpr]) -> Option<VectorOperand> {
-        let args = self.values(args)?;
-        let cast = |from, to, detail| StepKey::Cast { from, to, detail, args: args.clone() };
-        let (function, detail) = match operation {
-            VectorOperation::InOut { from, to, typmod, explicit, .. } => {
-                return self.shared(cast(Some(from), to, (typmod, explicit)), Computation::Call { operation, args });
-            }
-            VectorOperation::Typmod { ty, typmod, explicit } => {
-                return self.shared(cast(None, ty, (typmod, explicit)), Computation::Call { operation, args });
-            }
-            VectorOperation::Scalar(call) => (call.f as usize, (0, call.strict)),
-            VectorOperation::CompareInt(op) => (op as usize, (0, false)),
-            VectorOperation::Arithmetic { op, wide, .. } => (16 + op as usize, (0, wide)),
-            VectorOperation::Cast { f, typmod, explicit, .. } => (f as usize, (typmod, explicit)),
-        };
-        let key = StepKey::Call { function, detail, args: args.clone() };
-        self.shared(key, Computation::Call { operation, args })
-    }
-
-    /// Where the expression's values will be. None: no program can compute it.
-    fn value(&mut self, e: &CExpr) -> Option<VectorOperand> {
-        match e {
-            CExpr::Slot(column) => {
-                self.load(*column);
-                Some(VectorOperand::Column(*column))
-            }
-            CExpr::Param(n) => self.shared(StepKey::Parameter(*n), Computation::Constant(e.clone())),
-            CExpr::Once { index, .. } => self.shared(StepKey::Once(*index), Computation::Constant(e.clone())),
-            CExpr::Const(_) | CExpr::ExecParam(_) => self.step(Computation::Constant(e.clone())),
-            CExpr::Call1 { call, .. } | CExpr::Call2 { call, .. } | CExpr::Call { call, .. } if call.is_volatile => {
-                None
-            }
-            CExpr::Call1 { call, arg } => self.call(VectorOperation::Scalar(*call), std::slice::from_ref(arg)),
-            CExpr::Call2 { call, args } => self.call(VectorOperation::Scalar(*call), &args[..]),
-            CExpr::Call { call, args } => self.call(VectorOperation::Scalar(*call), args),
-            CExpr::CompareInt { op, args } => self.call(VectorOperation::CompareInt(*op), &args[..]),
-            CExpr::Arithmetic { op, wide, f, args } => {
-                self.call(VectorOperation::Arithmetic { op: *op, wide: *wide, f: *f }, &args[..])
-            }
-            CExpr::Cast { f, typmod, explicit, vector, arg } => {
-                let operation = VectorOperation::Cast { f: *f, typmod: *typmod, explicit: *explicit, vector: *vector };
-                self.call(operation, std::slice::from_ref(arg))
-            }
-            // A literal has no type of its own, and is read once.
-            CExpr::InOut { from, to, typmod, explicit, arg } if *from != oids::UNKNOWN => {
-                let (from, to, typmod, explicit) = (*from, *to, *typmod, *explicit);
-                let vector = (typmod < 0).then(|| vector::conversion(from, to)).flatten();
-                let operation = VectorOperation::InOut { from, to, typmod, explicit, vector };
-                self.call(operation, std::slice::from_ref(arg))
-            }
-            CExpr::Typmod { ty, typmod, explicit, arg } => {
-                let operation = VectorOperation::Typmod { ty: *ty, typmod: *typmod, explicit: *explicit };
-                self.call(operation, std::slice::from_ref(arg))
-            }
-            CExpr::And(list) => self.logic(true, list),
-            CExpr::Or(list) => self.logic(false, list),
-            CExpr::Not(arg) => {
-                let arg = self.value(arg)?;
-                self.step(Computation::Not(arg))
-            }
-            CExpr::IsNull { arg, negated, row: false } => {
-                let arg = self.value(arg)?;
-                self.step(Computation::IsNull { arg, negated: *negated })
-            }
-            CExpr::BoolTest { arg, test } => {
-                let arg = self.value(arg)?;
-                self.step(Computation::BoolTest { arg, test: *test })
-            }
-            CExpr::InSet { ty, arg, set, has_null, negated } => {
-                let arg = self.value(arg)?;
-                let (ty, set, has_null, negated) = (*ty, set.clone(), *has_null, *negated);
-                self.step(Computation::InSet { arg, ty, set, has_null, negated })
-            }
-            CExpr::ScalarArray { call, any, args } if !call.is_volatile => match elements(&args[1]) {
-                Some(elements) => self.any_of(*call, *any, &args[0], &elements),
-                None => self.rowwise(e),
-            },
-            CExpr::Case { arg: None, whens, otherwise } => self.case(whens, otherwise),
-            CExpr::Coalesce(list) => self.coalesce(list),
-            other => self.rowwise(other),
-        }
-    }
-
-    fn logic(&mut self, is_and: bool, list: &[CExpr]) -> Option<VectorOperand> {
-        self.joined(is_and, list.len(), |builder, at| builder.value(&list[at]))
-    }
-    /// The AND or OR of so many conditions, each computed for the rows that those before it leave undecided.
-    fn joined(
-        &mut self,
-        is_and: bool,
-        count: usize,
-        mut condition: impl FnMut(&mut ProgramBuilder, usize) -> Option<VectorOperand>,
-    ) -> Option<VectorOperand> {
-        let into = self.register();
-        self.compute(into, Computation::Begin(Some(is_and)));
-        let mut narrowed = Vec::new();
-        for at in 0..count {
-            let from = condition(self, at)?;
-            self.compute(into, Computation::Join { is_and, from });
-            if at + 1 < count {
-                let undecided = if is_and { Truth::NotFalse } else { Truth::NotTrue };
-                narrowed.push(self.narrow(VectorOperand::Register(into), undecided));
-            }
-        }
-        narrowed.into_iter().rev().for_each(|n| self.widen(n));
-        Some(VectorOperand::Register(into))
-    }
-
-    /// `x op ANY (elements)`, or ALL: one comparison after the other, as OR and AND have them, but each for all rows. That is
-    /// faster than to find out which rows are left; where a comparison fails for a row that was not left, so does the program,
-    /// in whose place rows are evaluated one by one.
-    fn any_of(&mut self, call: ScalarCall, any: bool, x: &CExpr, elements: &[CExpr]) -> Option<VectorOperand> {
-        let x = self.value(x)?;
-        let elements = self.values(elements)?;
-        let operation = VectorOperation::Scalar(call);
-        let into = self.register();
-        self.compute(into, Computation::Begin(Some(!any)));
-        for element in elements {
-            let from = self.step(Computation::Call { operation, args: Box::new([x, element]) })?;
-            self.compute(into, Computation::Join { is_and: !any, from });
-        }
-        Some(VectorOperand::Register(into))
-    }
-
-    fn case(&mut self, whens: &[(CExpr, CExpr)], otherwise: &CExpr) -> Option<VectorOperand> {
-        let into = self.register();
-        self.compute(into, Computation::Begin(None));
-        let mut narrowed = Vec::new();
-        for (when, then) in whens {
-            let by = self.value(when)?;
-            let chosen = self.narrow(by, Truth::True);
-            let from = self.value(then)?;
-            self.compute(into, Computation::Blend(from));
-            self.widen(chosen);
-            narrowed.push(self.narrow(by, Truth::NotTrue));
-        }
-        let from = self.value(otherwise)?;
-        self.compute(into, Computation::Blend(from));
-        narrowed.into_iter().rev().for_each(|n| self.widen(n));
-        Some(VectorOperand::Register(into))
-    }
-
-    fn coalesce(&mut self, list: &[CExpr]) -> Option<VectorOperand> {
-        let into = self.register();
-        self.compute(into, Computation::Begin(None));
-        let mut narrowed = Vec::new();
-        for (i, e) in list.iter().enumerate() {
-            let from = self.value(e)?;
-            self.compute(into, Computation::Blend(from));
-            if i + 1 < list.len() {
-                narrowed.push(self.narrow(VectorOperand::Register(into), Truth::Null));
-            }
-        }
-        narrowed.into_iter().rev().for_each(|n| self.widen(n));
-        Some(VectorOperand::Register(into))
-    }
-
-    fn rowwise(&mut self, e: &CExpr) -> Option<VectorOperand> {
-        let mut columns = Vec::new();
-        if !is_pure(e, &mut columns) {
-            return None;
-        }
-        columns.sort_unstable();
-        columns.dedup();
-        columns.iter().for_each(|column| self.load(*column));
-        self.step(Computation::Rowwise { value: e.clone(), columns: columns.into() })
-    }
-}
-
-/// An array of more elements is looked through for one row after the other.
-const ELEMENTS_MAX: usize = 16;
-
-/// The elements of an array that is written out, if they are few.
-fn elements(array: &CExpr) -> Option<Vec<CExpr>> {
-    let list: Vec<CExpr> = match array {
-        CExpr::Const(Datum::Array(a)) => a.elements.iter().map(|e| CExpr::Const(e.clone())).collect(),
-        CExpr::Array { multidim: false, args, .. } if args.iter().all(is_constant) => args.to_vec(),
-        _ => return None,
-    };
-    (list.len() <= ELEMENTS_MAX).then_some(list)
-}
-
-fn is_constant(e: &CExpr) -> bool {
-    matches!(e, CExpr::Const(_) | CExpr::Param(_) | CExpr::Once { .. })
-}
-
-/// May the expression be evaluated for rows in any order, and more than once? Appends the columns that it uses.
-fn is_pure(e: &CExpr, columns: &mut Vec<usize>) -> bool {
-    let mut all = |list: &[CExpr]| list.iter().all(|e| is_pure(e, columns));
-    match e {
-        CExpr::Slot(column) => {
-            columns.push(*column);
-            true
-        }
-        CExpr::Const(_) | CExpr::Param(_) | CExpr::ExecParam(_) | CExpr::Once { .. } | CExpr::CaseArg => true,
-        CExpr::Call { call, args } => !call.is_volatile && all(args),
-        CExpr::Call1 { call, arg } => !call.is_volatile && all(std::slice::from_ref(arg)),
-        CExpr::Call2 { call, args } => !call.is_volatile && all(&args[..]),
-        CExpr::CompareInt { args, .. } | CExpr::Arithmetic { args, .. } | CExpr::NullIf { args, .. } => all(&args[..]),
-        CExpr::ScalarArray { call, args, .. } => !call.is_volatile && all(&args[..]),
-        CExpr::Cast { arg, .. }
-        | CExpr::InOut { arg, .. }
-        | CExpr::Typmod { arg, .. }
-        | CExpr::ArrayCast { arg, .. }
-        | CExpr::ArrayTypmod { arg, .. }
-        | CExpr::RetagArray { arg, .. }
-        | CExpr::Retag { arg, .. }
-        | CExpr::Not(arg)
-        | CExpr::IsNull { arg, .. }
-        | CExpr::BoolTest { arg, .. }
-        | CExpr::Field { arg, .. }
-        | CExpr::InSet { arg, .. } => all(std::slice::from_ref(arg)),
-        CExpr::And(list) | CExpr::Or(list) | CExpr::Coalesce(list) => all(list),
-        CExpr::MinMax { args, .. } | CExpr::Array { args, .. } | CExpr::Row { args, .. } => all(args),
-        CExpr::IsDistinct { left, right, .. } => all(std::slice::from_ref(left)) && all(std::slice::from_ref(right)),
-        CExpr::Case { arg, whens, otherwise } => {
-            arg.as_ref().is_none_or(|arg| all(std::slice::from_ref(arg)))
-                && whens.iter().all(|(when, then)| all(std::slice::from_ref(when)) && all(std::slice::from_ref(then)))
-                && all(std::slice::from_ref(otherwise))
-        }
-        CExpr::RowCompare(compared) => all(&compared.left) && all(&compared.right),
-        _ => false,
-    }
 }

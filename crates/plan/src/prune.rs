@@ -2,7 +2,7 @@
 //!
 //! Invariant: a partition that is left out has no row for which the conditions are true.
 
-use super::expression::CExpr;
+use super::expression::Expression;
 use super::partition::{PruneCondition, PruneSubject};
 use kilndb_base::Result;
 use kilndb_catalog::operator_class::{EQUAL, SupportFunctionCaller};
@@ -12,7 +12,7 @@ use kilndb_types::{Datum, key};
 /// Gives conditions' values, and calls functions of users' operator classes with them.
 pub trait PruneValues: SupportFunctionCaller {
     /// The value of an expression; None: it is not known yet.
-    fn value(&mut self, e: &CExpr) -> Result<Option<Datum>>;
+    fn value(&mut self, e: &Expression) -> Result<Option<Datum>>;
 }
 
 /// What the conditions say about one column of the key.

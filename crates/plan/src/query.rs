@@ -1,7 +1,7 @@
 //! Plans one query level: the clauses above FROM and WHERE.
 
 use super::agg::GroupInput;
-use super::expression::CExpr;
+use super::expression::{CExpr, Expression};
 use super::finished_cost::PathCost;
 use super::node::ShownFunction;
 use super::row_order::{OrderKey, RowOrder, has_same};
@@ -276,7 +276,7 @@ impl Planner<'_> {
         let (limit, offset) = (row_limit(q), rows_to_skip(q));
         if limit.is_some() || offset.is_some() {
             let empty = Layout::default();
-            let one = |e: Option<&Expr>| e.map(|e| self.compile(e, &empty)).transpose();
+            let one = |e: Option<&Expr>| e.map(|e| self.expression(e, &empty)).transpose();
             let (limit, offset) = (one(limit)?, one(offset)?);
             let ties = if q.with_ties { Some(self.sort_specs(&order, &input.layout)?) } else { None };
             let width = input.layout.0.len();
@@ -315,9 +315,10 @@ impl Planner<'_> {
     }
 
     fn project(&self, input: PlannedNode, visible: &[&Target], out: &Layout) -> Result<PlannedNode> {
-        let exprs: Vec<CExpr> = visible.iter().map(|t| self.compile(&t.expr, &input.layout)).collect::<Result<_>>()?;
+        let exprs: Vec<Expression> =
+            visible.iter().map(|t| self.expression(&t.expr, &input.layout)).collect::<Result<_>>()?;
         let identity = exprs.len() == input.layout.0.len()
-            && exprs.iter().enumerate().all(|(i, e)| matches!(e, CExpr::Slot(s) if *s == i));
+            && exprs.iter().enumerate().all(|(i, e)| matches!(e.tree(), CExpr::Slot(s) if *s == i));
         if identity {
             return Ok(PlannedNode { node: input.node, layout: out.clone() });
         }
@@ -373,7 +374,7 @@ impl Planner<'_> {
     ) -> Result<PlannedNode> {
         let rel = self.new_rel();
         let mut items: Vec<ProjectItem> =
-            (0..input.layout.0.len()).map(|i| ProjectItem::Expr(CExpr::Slot(i))).collect();
+            (0..input.layout.0.len()).map(|i| ProjectItem::Expr(CExpr::Slot(i).into())).collect();
         let mut layout = input.layout.clone();
         let mut calls: Vec<(Expr, ColId)> = Vec::new();
         let mut lift = |e: &mut Expr| -> Result<()> {
@@ -426,7 +427,7 @@ impl Planner<'_> {
         if let ExprKind::Func(f) = &e.kind
             && f.returns_set
         {
-            let args = f.args.iter().map(|a| self.compile(a, layout)).collect::<Result<Vec<_>>>()?;
+            let args = f.args.iter().map(|a| self.expression(a, layout)).collect::<Result<Vec<_>>>()?;
             let descriptor = functions::descriptor(f.oid);
             let sees_domains = descriptor.is_some_and(|d| d.support == Support::SeesDomains);
             return Ok(FunctionCall {
@@ -450,7 +451,7 @@ impl Planner<'_> {
             arg_types: Vec::new(),
             strict: false,
             returns_set: false,
-            scalar: Some(self.compile(e, layout)?),
+            scalar: Some(self.expression(e, layout)?),
             columns,
             composite,
             shape: None,
@@ -508,7 +509,7 @@ impl Planner<'_> {
         let empty = Layout::default();
         let compiled = rows
             .iter()
-            .map(|r| r.iter().map(|e| self.compile(e, &empty)).collect::<Result<Vec<_>>>())
+            .map(|r| r.iter().map(|e| self.expression(e, &empty)).collect::<Result<Vec<_>>>())
             .collect::<Result<Vec<_>>>()?;
         let count = rows.len() as f64;
         let label = format!("Values Scan on {}", quote_identifier(&self.shown_relation(rel)));
@@ -528,7 +529,8 @@ impl Planner<'_> {
         let is_volatile = q.is_volatile() || !outer.is_empty();
         let mut recheck = RowRecheck { is_volatile, ..RowRecheck::default() };
         let first = self.subplans.borrow().len();
-        recheck.security = Expr::and_all(self.rechecked_security(q)).map(|e| self.compile(&e, layout)).transpose()?;
+        recheck.security =
+            Expr::and_all(self.rechecked_security(q)).map(|e| self.expression(&e, layout)).transpose()?;
         let level: Vec<u32> = q.rels.iter().map(|r| r.id).collect();
         let (semi, all): (Vec<Expr>, Vec<Expr>) =
             all.into_iter().partition(|e| super::semijoin::semi_of(e.clone(), &level).is_ok());
@@ -536,17 +538,17 @@ impl Planner<'_> {
             let mut used = Vec::new();
             e.columns(&mut used);
             let slots = used.iter().filter_map(|c| layout.find(*c)).collect();
-            recheck.semi.push((slots, self.compile(&e, layout)?));
+            recheck.semi.push((slots, self.expression(&e, layout)?));
         }
         for (conditions, rels) in joins {
             let slots =
                 layout.0.iter().enumerate().filter(|(_, c)| rels.contains(&c.rel)).map(|(slot, _)| slot).collect();
             if let Some(e) = Expr::and_all(conditions) {
-                recheck.outer.push((self.compile(&e, layout)?, slots));
+                recheck.outer.push((self.expression(&e, layout)?, slots));
             }
         }
         if let Some(e) = Expr::and_all(all) {
-            recheck.filter = Some(self.compile(&e, layout)?);
+            recheck.filter = Some(self.expression(&e, layout)?);
         }
         self.hidden_subplans.borrow_mut().extend(first..self.subplans.borrow().len());
         Ok(recheck)

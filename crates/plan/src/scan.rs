@@ -3,7 +3,7 @@
 use super::access::{self, IndexMatch};
 use super::bitmap::{BitmapPath, Conditions};
 use super::cost::{TableSize, TreeSearch};
-use super::expression::CExpr;
+use super::expression::Expression;
 use super::finished_cost::PathCost;
 use super::operator_count::operator_count;
 use super::row_order::RowOrder;
@@ -441,10 +441,10 @@ impl Planner<'_> {
         rel: &Rel,
         preds: &[&Expr],
         layout: &Layout,
-    ) -> Result<(Option<CExpr>, Vec<String>)> {
+    ) -> Result<(Option<Expression>, Vec<String>)> {
         let list: Vec<Expr> = preds.iter().map(|e| (*e).clone()).collect();
         let Some(e) = Expr::and_all(list.clone()) else { return Ok((None, Vec::new())) };
-        let filter = self.compile(&e, layout)?;
+        let filter = self.expression(&e, layout)?;
         let mut info = Vec::new();
         if self.explains() {
             let text: Vec<String> = list.iter().map(|e| self.show_scan(rel.id, e)).collect();
@@ -474,7 +474,7 @@ impl Planner<'_> {
         estimate: Estimate,
     ) -> Result<ScanChoice> {
         let TableScan { mut scan, layout } = table_scan;
-        let values = tids.iter().map(|e| self.compile(e, &Layout::default())).collect::<Result<Vec<_>>>()?;
+        let values = tids.iter().map(|e| self.expression(e, &Layout::default())).collect::<Result<Vec<_>>>()?;
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| *i != used).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
         scan.filter = filter;

@@ -1,6 +1,6 @@
 //! What scans read: tables, and what is looked for in their indexes.
 
-use super::expression::CExpr;
+use super::expression::Expression;
 use super::program::LazyCondition;
 use kilndb_catalog::{Index, Table};
 use kilndb_storage::Relation;
@@ -28,7 +28,7 @@ pub struct Scan {
     pub needed: Vec<ColumnFetch>,
     /// How many of `outputs`, at their beginning, are the needed columns in order.
     pub leading: usize,
-    pub filter: Option<CExpr>,
+    pub filter: Option<Expression>,
     /// The filter, and what is looked for in an index, need no session, so any thread can evaluate them.
     pub is_self_contained: bool,
     /// Conditions beside the filter, of scans that read whole rows.
@@ -40,7 +40,7 @@ pub struct Scan {
 /// `column @@ query`, judged by the column's stored bytes.
 pub struct StoredTest {
     pub column: usize,
-    pub query: CExpr,
+    pub query: Expression,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,14 +57,14 @@ pub struct IndexAccess {
     /// None of a partitioned table.
     pub relation: Option<Arc<Relation>>,
     /// The values of the leading key columns.
-    pub equal: Vec<CExpr>,
+    pub equal: Vec<Expression>,
     /// What is looked for in the columns after those of `equal`; None: whatever is there.
     pub search: Option<Box<KeySearch>>,
     pub backward: bool,
     /// The access finds at most one row.
     pub unique_point: bool,
     /// Key expressions over a table row, for the recheck; empty: plain columns only.
-    pub keys: Vec<CExpr>,
+    pub keys: Vec<Expression>,
 }
 
 /// What an access looks for in the columns after its equal ones.
@@ -79,9 +79,9 @@ pub struct KeySearch {
 
 /// The values that a key column may have.
 pub enum KeyPoints {
-    Equal(CExpr),
+    Equal(Expression),
     /// An element of an array.
-    AnyOf(CExpr),
+    AnyOf(Expression),
     Null,
     /// Each value that entries have: the scan skips from one to the next.
     Each,
@@ -89,7 +89,7 @@ pub enum KeyPoints {
 
 /// A bound of a key column, or of several ones that are compared one after the other.
 pub struct KeyBound {
-    pub values: Vec<CExpr>,
+    pub values: Vec<Expression>,
     /// In the index's own direction.
     pub is_lower: bool,
     pub is_inclusive: bool,

@@ -48,7 +48,7 @@ impl Planner<'_> {
     }
 
     fn planned_trigger(&self, bound: &BoundTrigger, both: &Layout) -> Result<Arc<PlannedTrigger>> {
-        let when = bound.when.as_ref().map(|e| self.compile(e, both)).transpose()?;
+        let when = bound.when.as_ref().map(|e| self.expression(e, both)).transpose()?;
         Ok(Arc::new(PlannedTrigger { trigger: bound.trigger.clone(), when }))
     }
 

@@ -66,12 +66,12 @@ impl Planner<'_> {
                     oid: call.oid,
                     function,
                     name: call.name.clone(),
-                    args: call.args.iter().map(|a| self.compile(a, &input.layout)).collect::<Result<_>>()?,
+                    args: call.args.iter().map(|a| self.expression(a, &input.layout)).collect::<Result<_>>()?,
                     arg_types,
                     result: c.ty,
                     is_aggregate: call.is_aggregate,
                     filter: match &call.filter {
-                        Some(f) => Some(self.compile(f, &input.layout)?),
+                        Some(f) => Some(self.expression(f, &input.layout)?),
                         None => None,
                     },
                     star: call.star,
@@ -84,8 +84,8 @@ impl Planner<'_> {
                     FrameBound::UnboundedPreceding => CFrameBound::UnboundedPreceding,
                     FrameBound::UnboundedFollowing => CFrameBound::UnboundedFollowing,
                     FrameBound::CurrentRow => CFrameBound::CurrentRow,
-                    FrameBound::Preceding(e) => CFrameBound::Preceding(self.compile(e, &input.layout)?),
-                    FrameBound::Following(e) => CFrameBound::Following(self.compile(e, &input.layout)?),
+                    FrameBound::Preceding(e) => CFrameBound::Preceding(self.expression(e, &input.layout)?),
+                    FrameBound::Following(e) => CFrameBound::Following(self.expression(e, &input.layout)?),
                 })
             };
             let (mut plus, mut minus) = (None, None);
@@ -202,7 +202,7 @@ impl Planner<'_> {
             let Some(function) = calls.iter().position(|c| kilndb_bind::same(c, &run.function)) else {
                 return Err(kilndb_base::Error::internal("a window function is not computed"));
             };
-            let most = self.compile(&run.most, &Layout::default())?;
+            let most = self.expression(&run.most, &Layout::default())?;
             found.push(RunCondition { function, most, is_inclusive: run.is_inclusive });
         }
         Ok(found)

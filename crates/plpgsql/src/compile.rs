@@ -9,7 +9,7 @@ use crate::scanner::{Lexeme, Scanner, Token};
 use crate::tree::*;
 use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_sql::routine::{self, Definition, IntegerExpression, RoutineKind, SlotExpression, Spi, SpiPrepared};
+use kilndb_sql::routine::{self, Definition, IntegerProgram, RoutineKind, SlotExpression, Spi, SpiPrepared};
 use kilndb_types::collation::Collation;
 use kilndb_types::oids;
 
@@ -18,7 +18,7 @@ pub(crate) type Met = (Vec<(Slot, Oid)>, Arc<SpiPrepared>);
 
 /// What of an expression can be computed on the variables themselves.
 pub(crate) struct Shortcuts {
-    pub quick: Option<IntegerExpression>,
+    pub quick: Option<IntegerProgram>,
     /// Only of what is `fixed`.
     pub program: Option<SlotExpression>,
 }

@@ -70,7 +70,7 @@ impl SessionHost for StatementHost<'_> {
     fn table_rules(&self, table: &std::sync::Arc<Table>) -> Result<partition::TableRules> {
         partition::table_rules(table, &self.reader, &self.cluster.engine)
     }
-    fn key_expressions(&self, table: &Table) -> Result<Vec<Option<kilndb_plan::expression::CExpr>>> {
+    fn key_expressions(&self, table: &Table) -> Result<Vec<Option<kilndb_plan::expression::Expression>>> {
         partition::key_expressions(table, &self.reader, &self.cluster.engine)
     }
     fn shown_expression(&self, sql: &str, table: &Table) -> String {

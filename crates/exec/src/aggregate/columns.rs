@@ -13,7 +13,7 @@ use crate::context::*;
 use crate::key_index::{KeyBatch, NO_NUMBER};
 use crate::vector_program::ProgramState;
 use kilndb_base::{Error, Oid, Result};
-use kilndb_plan::program::{ValuesProgram, VectorOperand};
+use kilndb_plan::program::{Operand, ValuesProgram};
 use kilndb_plan::{AggSpec, Op, PlanNode};
 use kilndb_types::Datum;
 use kilndb_types::aggregates::GroupedRows;
@@ -66,7 +66,7 @@ impl<'a> BatchValues<'a> {
         self.program.program.results.len()
     }
     pub fn get(&self, result: usize) -> &'a Vector {
-        let at = self.program.program.results.get(result).copied().unwrap_or(VectorOperand::Register(0));
+        let at = self.program.program.results.get(result).copied().unwrap_or(Operand::Register(0));
         self.state.result(self.columns, at)
     }
 }

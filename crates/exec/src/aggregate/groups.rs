@@ -153,7 +153,8 @@ impl GroupTable {
             }
             let aggregate = &mut self.aggregates[n];
             // An argument that is a plain column is read in place, without a copy.
-            if let ([CExpr::Slot(column)], None) = (&a.args[..], &aggregate.kept)
+            if let ([argument], None) = (&a.args[..], &aggregate.kept)
+                && let CExpr::Slot(column) = argument.tree()
                 && let Some(value) = row.get(*column..*column + 1)
             {
                 aggregate.states.state(group).add(value, &cx.eval)?;

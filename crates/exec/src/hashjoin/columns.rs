@@ -19,8 +19,8 @@ use crate::state::NodeState;
 use crate::vector_program::ProgramState;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::ir::JoinKind;
-use kilndb_plan::expression::CExpr;
-use kilndb_plan::program::{JoinProgram, VectorProgram};
+use kilndb_plan::expression::Expression;
+use kilndb_plan::program::{JoinProgram, Program};
 use kilndb_plan::{Op, PlanNode};
 use kilndb_types::Datum;
 use kilndb_types::vector::{NO_ROW, Rows, Vector};
@@ -104,8 +104,8 @@ impl PairLists {
 
 /// The keys of rows, computed at once or, where that fails, for one row after the other.
 struct BatchKeys<'a> {
-    program: &'a VectorProgram,
-    exprs: &'a [CExpr],
+    program: &'a Program,
+    exprs: &'a [Expression],
     types: &'a [Oid],
     is_used: &'a [bool],
 }
@@ -205,7 +205,7 @@ fn gather(
 impl HashJoinState {
     fn column_program<'n>(&self, node: &'n PlanNode) -> Option<&'n JoinProgram> {
         let Op::HashJoin { probe_keys, build_keys, on, program, .. } = &node.op else { return None };
-        program.of(probe_keys, build_keys, on.as_ref())
+        program.of(probe_keys, build_keys, on.as_deref())
     }
     /// Can it hand on its rows as columns? It can whatever its probe side has once it has begun to.
     pub fn has_columns(&self) -> bool {
@@ -542,7 +542,7 @@ impl JoinColumns {
     /// Lists the pairs that meet the condition.
     fn ask_pairs(
         &mut self,
-        (program, on): (&VectorProgram, &CExpr),
+        (program, on): (&Program, &Expression),
         kind: JoinKind,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
@@ -573,7 +573,7 @@ impl JoinColumns {
     #[cold]
     fn ask_each_pair(
         &mut self,
-        (on, is_used): (&CExpr, &[bool]),
+        (on, is_used): (&Expression, &[bool]),
         asked: &[u32],
         kind: JoinKind,
         rt: &mut RunState,

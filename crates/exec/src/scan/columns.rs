@@ -209,7 +209,7 @@ impl ScanProgress {
         if count < VECTOR_ROWS_MIN {
             return Ok(false);
         }
-        let condition = source.scan.program.of(source.scan.filter.as_ref());
+        let condition = source.scan.program.of(source.scan.filter.as_deref());
         let Some(program) = &condition.program else { return Ok(false) };
         gathered.start_columns(source.scan.outputs.len());
         let mut columns = gathered_columns!(self, gathered, source);
@@ -230,7 +230,7 @@ impl ScanProgress {
         &mut self,
         source: ScanSource<'_>,
         gathered: &mut GatheredRows,
-        (condition, rows): (&kilndb_plan::expression::CExpr, impl Iterator<Item = u32>),
+        (condition, rows): (&kilndb_plan::expression::Expression, impl Iterator<Item = u32>),
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) {

@@ -142,7 +142,8 @@ impl FrameAggregate {
         {
             return Ok(None);
         }
-        if let [CExpr::Slot(slot)] = f.args.as_slice()
+        if let [argument] = f.args.as_slice()
+            && let CExpr::Slot(slot) = argument.tree()
             && let Some(value) = row.get(*slot..=*slot)
         {
             return Ok(Some(value));

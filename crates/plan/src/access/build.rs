@@ -15,15 +15,15 @@ impl Planner<'_> {
         backward: bool,
     ) -> Result<IndexAccess> {
         let empty = Layout::default();
-        let one = |e: &Expr| self.compile(e, &empty);
+        let one = |e: &Expr| self.expression(e, &empty);
         let equal = m.equal.iter().map(one).collect::<Result<Vec<_>>>()?;
         let mut keys = Vec::new();
         if index.keys.iter().any(|k| k.attnum == 0) {
             let row = Layout(scan.table.columns.iter().map(|c| ColId { rel: rel.id, att: c.attnum }).collect());
             for k in &index.keys {
                 keys.push(match self.key_expression(rel, &scan.table, k)? {
-                    Some(e) => self.compile(&e, &row)?,
-                    None => CExpr::Slot(usize::try_from(k.attnum - 1).unwrap_or(0)),
+                    Some(e) => self.expression(&e, &row)?,
+                    None => CExpr::Slot(usize::try_from(k.attnum - 1).unwrap_or(0)).into(),
                 });
             }
         }
@@ -44,7 +44,7 @@ impl Planner<'_> {
             return Ok(None);
         }
         let empty = Layout::default();
-        let one = |e: &Expr| self.compile(e, &empty);
+        let one = |e: &Expr| self.expression(e, &empty);
         let points = m.points.iter().map(|p| {
             Ok(match p {
                 ColumnPoints::Equal(value) => KeyPoints::Equal(one(value)?),

@@ -479,7 +479,14 @@ pub(super) fn evaluated_row(e: &CExpr, eval: Option<&EvalContext<'_>>, row: &[Da
         CExpr::Once { arg, .. } => of(arg),
         CExpr::Call1 { call: c, arg } => call(c.f, c.strict, std::slice::from_ref(&**arg)),
         CExpr::Call2 { call: c, args } => call(c.f, c.strict, &args[..]),
-        CExpr::Arithmetic { f, args, .. } => call(*f, true, &args[..]),
+        CExpr::Arithmetic { op, wide, args, .. } => {
+            let (l, r) = (of(&args[0])?, of(&args[1])?);
+            if l.is_null() || r.is_null() {
+                return Some(Datum::Null);
+            }
+            let value = op.within(*wide, int_of(&l)?, int_of(&r)?)?;
+            Some(if *wide { Datum::Int8(value) } else { Datum::Int4(value as i32) })
+        }
         CExpr::Call { call: c, args } => call(c.f, c.strict, args),
         CExpr::Cast { f, typmod, explicit, arg, .. } => match of(arg)? {
             Datum::Null => Some(Datum::Null),

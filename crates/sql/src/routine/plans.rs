@@ -5,8 +5,7 @@
 //! 1. A plan is used only under the catalog version, search path and formats that it was made for; what has changed
 //!    within the session's own transaction is not shared with others.
 
-use super::integer_expression::IntegerExpression;
-use super::slot_expression::{ExpressionRoom, SlotExpression, has_constants_of_settings};
+use super::slot_expression::{ExpressionRoom, SlotExpression, has_constants_of_settings, variable_types};
 use super::spi::*;
 use super::statement::row_of_plan;
 use super::text::{SELECT, UPDATE, in_text};
@@ -21,8 +20,9 @@ use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::ir;
 use kilndb_bind::variables::Variables;
 use kilndb_catalog::cache::PlanDependencies;
+use kilndb_exec::integer_program::IntegerProgram;
 use kilndb_exec::{Execution, RunState};
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::Expression;
 use kilndb_plan::{Op, Plan};
 use kilndb_syntax::Node;
 use kilndb_types::Datum;
@@ -45,7 +45,7 @@ pub(super) struct SpiPlan {
     pub(super) catalog_version: u64,
     pub(super) uses: Vec<Variable>,
     pub(super) simple: Option<Simple>,
-    pub(super) quick: Option<IntegerExpression>,
+    pub(super) quick: Option<IntegerProgram>,
     pub(super) over_slots: Option<SlotExpression>,
     pub(super) row: Option<Arc<TupleDescriptor>>,
     /// Made for the values that the variables had.
@@ -64,7 +64,7 @@ pub(super) struct PlanKind<'a> {
 
 /// An expression without a query around it.
 pub(super) struct Simple {
-    pub(super) expr: CExpr,
+    pub(super) expr: Expression,
     pub(super) type_oid: Oid,
     pub(super) typmod: i32,
     /// It needs neither session nor catalogs; it may ask for the time.
@@ -228,7 +228,7 @@ impl RoutinePlans {
         };
         let kind = expression.map(|e| (e.is_of_moment(), e.ty, e.typmod));
         let is_timeless = expression.is_some_and(|e| e.is_self_contained());
-        let quick = expression.and_then(|e| IntegerExpression::of(e, &variables.used()));
+        let types = expression.map(|e| variable_types(e, &variables.used()));
         let of_settings = expression.is_some_and(has_constants_of_settings);
         let plan = context
             .shared
@@ -244,6 +244,7 @@ impl RoutinePlans {
             .as_ref()
             .filter(|s| s.is_of_moment && is_timeless && !of_settings)
             .and_then(|s| SlotExpression::of(s, &uses, &plan));
+        let quick = over_slots.as_ref().zip(types).and_then(|(program, types)| program.of_integers(&types));
         let row = row_of_plan(&plan);
         let is_for_values = wanted.for_values;
         Ok(Arc::new(SpiPlan { plan: Some(plan), catalog_version, uses, simple, quick, over_slots, row, is_for_values }))

@@ -14,18 +14,19 @@ use kilndb_base::sync::Arc;
 use kilndb_base::{Oid, Result};
 use kilndb_bind::ir::{self, ExprKind};
 use kilndb_exec::expr::Evaluate;
+use kilndb_exec::integer_program::IntegerProgram;
 use kilndb_exec::parts::NoSession;
 use kilndb_exec::stats::Usage;
 use kilndb_exec::{ExecContext, PendingChecks, RunState, SnapshotSlot, TransactionSlot};
 use kilndb_plan::Plan;
-use kilndb_plan::expression::CExpr;
+use kilndb_plan::expression::Expression;
 use kilndb_types::context::{NoHost, is_self_contained};
 use kilndb_types::{Datum, EvalContext};
 
 /// An expression program over the slots of variables, and the type of its value.
 #[derive(Clone)]
 pub struct SlotExpression {
-    program: CExpr,
+    program: Expression,
     type_oid: Oid,
     typmod: i32,
     variables: Box<[Variable]>,
@@ -38,14 +39,36 @@ pub(super) fn has_constants_of_settings(e: &ir::Expr) -> bool {
     e.any(&|e| matches!(e.kind, ExprKind::Const(_)) && !is_self_contained(e.ty))
 }
 
+/// The variables that an expression uses, each with the type that it is used as.
+pub(super) fn variable_types(e: &ir::Expr, uses: &[Variable]) -> Vec<(u32, Oid)> {
+    let mut types = Vec::new();
+    add_variable_types(e, uses, &mut types);
+    types
+}
+
+fn add_variable_types(e: &ir::Expr, uses: &[Variable], types: &mut Vec<(u32, Oid)>) {
+    if let ExprKind::Param(n) = e.kind
+        && let Some(variable) = uses.get(n as usize)
+        && !types.contains(&(variable.number, e.ty))
+    {
+        types.push((variable.number, e.ty));
+    }
+    e.for_children(&mut |child| add_variable_types(child, uses, types));
+}
+
 impl SlotExpression {
     /// None: it takes more than values. `uses`: the variables that parameters stand for. The expression must be
     /// self-contained.
     pub(super) fn of(simple: &Simple, uses: &[Variable], plan: &Arc<Plan>) -> Option<SlotExpression> {
         let slots: Vec<usize> = uses.iter().map(|variable| variable.number as usize).collect();
-        let program = simple.expr.over_slots(&slots)?;
+        let program = simple.expr.over_slots(&slots)?.into();
         let Simple { type_oid, typmod, .. } = *simple;
         Some(SlotExpression { program, type_oid, typmod, variables: uses.into(), plan: plan.clone() })
+    }
+    /// The same where it takes nothing but integers and truth values: then it needs no room to be evaluated in. `types`: those of
+    /// the variables.
+    pub(super) fn of_integers(&self, types: &[(u32, Oid)]) -> Option<IntegerProgram> {
+        IntegerProgram::of(&self.program, self.type_oid, types)
     }
     pub fn type_oid(&self) -> Oid {
         self.type_oid
@@ -92,7 +115,7 @@ impl ExpressionRoom {
     #[inline(always)]
     pub(super) fn evaluate_in(
         &mut self,
-        program: &CExpr,
+        program: &Expression,
         row: &[Datum],
         run: &mut RunState,
         context: &SessionContext,

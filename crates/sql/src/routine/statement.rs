@@ -6,7 +6,6 @@
 //! 2. An expression that depends on nothing but variables is evaluated without a snapshot, an executor or the catalogs.
 
 use super::collect::Collector;
-use super::integer_expression::IntegerExpression;
 use super::plans::{PlanKind, RoutinePlans, SharedPlan, SpiPlan};
 use super::slot_expression::SlotExpression;
 use super::spi::*;
@@ -20,6 +19,7 @@ use crate::session::{lifted_values, literal_arguments, look_up};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_exec::integer_program::IntegerProgram;
 use kilndb_exec::{Execution, RowSink};
 use kilndb_plan::Plan;
 use kilndb_storage::Snapshot;
@@ -472,7 +472,7 @@ impl Spi<'_> {
     }
 
     /// An expression that takes no more than integers and truth values.
-    pub fn quick(&mut self, prepared: &SpiPrepared) -> Option<IntegerExpression> {
+    pub fn quick(&mut self, prepared: &SpiPrepared) -> Option<IntegerProgram> {
         self.session.routines.plans.statements.get(&prepared.id)?.plan.quick.clone()
     }
 

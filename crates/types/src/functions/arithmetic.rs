@@ -1,17 +1,39 @@
 //! Sums, differences and products of integers, for expression programs that have no function call for them.
 
 use super::ScalarFn;
-use super::descriptor::Arithmetic;
+use super::descriptor::{Arithmetic, IntWidth};
 use crate::{Datum, EvalContext};
 use kilndb_base::Result;
 
 impl Arithmetic {
+    /// The function of two integers of one width.
+    pub fn function(self, width: IntWidth) -> Option<ScalarFn> {
+        let [of_int4, of_int8] = match self {
+            Arithmetic::Plus => [177, 463],
+            Arithmetic::Minus => [181, 464],
+            Arithmetic::Times => [141, 465],
+            Arithmetic::Divide => [154, 466],
+            Arithmetic::Modulo => [156, 945],
+        };
+        super::lookup(if width == IntWidth::Int8 { of_int8 } else { of_int4 })
+    }
     #[inline]
     pub fn of_int4(self, l: i32, r: i32) -> Option<i32> {
         match self {
             Arithmetic::Plus => l.checked_add(r),
             Arithmetic::Minus => l.checked_sub(r),
             Arithmetic::Times => l.checked_mul(r),
+            Arithmetic::Divide => l.checked_div(r),
+            Arithmetic::Modulo => l.checked_rem(r),
+        }
+    }
+    /// The value, if it is in range.
+    #[inline]
+    pub fn within(self, wide: bool, l: i64, r: i64) -> Option<i64> {
+        if wide {
+            self.of_int8(l, r)
+        } else {
+            self.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(i64::from)
         }
     }
     /// The value; what is out of range is `f`'s to tell.
@@ -29,6 +51,8 @@ impl Arithmetic {
             Arithmetic::Plus => l.checked_add(r),
             Arithmetic::Minus => l.checked_sub(r),
             Arithmetic::Times => l.checked_mul(r),
+            Arithmetic::Divide => l.checked_div(r),
+            Arithmetic::Modulo => l.checked_rem(r),
         }
     }
 }

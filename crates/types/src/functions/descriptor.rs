@@ -104,7 +104,7 @@ pub enum Support {
     Plain,
     /// A comparison of integers of any widths.
     CompareIntegers(IntOp),
-    /// The function does arithmetic on two integers of the same width.
+    /// The function does arithmetic on two integers, of which the wider one has the width of the result.
     IntegerArithmetic(Arithmetic, IntWidth),
     /// The function makes an array of elements, of which a value alone does not tell the type.
     MakesArray,
@@ -147,6 +147,8 @@ pub enum Arithmetic {
     Plus,
     Minus,
     Times,
+    Divide,
+    Modulo,
 }
 
 /// One row of the table.

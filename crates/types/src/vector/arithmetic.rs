@@ -51,6 +51,8 @@ pub fn integer_arithmetic(op: Arithmetic, is_wide: bool, rows: Rows<'_>, args: &
         Arithmetic::Plus => integers(kind, rows, args, out, i64::checked_add),
         Arithmetic::Minus => integers(kind, rows, args, out, i64::checked_sub),
         Arithmetic::Times => integers(kind, rows, args, out, i64::checked_mul),
+        Arithmetic::Divide => integers(kind, rows, args, out, i64::checked_div),
+        Arithmetic::Modulo => integers(kind, rows, args, out, i64::checked_rem),
     }
 }
 

@@ -1,0 +1,376 @@
+//! Runs programs of integers and truth values over variables, as loops and conditions of routines have them: where the variables
+//! are, without a statement, a session or an allocation.
+//!
+//! Invariants
+//! 1. What is computed here is what a run of the program for a row would have computed ([`super::row_program`]). Where that may
+//!    be an error, NULL or another type, the answer is None, and the program is run that way.
+//! 2. A variable's value is looked at only if it is of the type that the program was made for: types of records' fields may
+//!    change.
+//!
+//! Must not know: routines, and where variables are kept.
+
+use kilndb_base::Oid;
+use kilndb_base::sync::Arc;
+use kilndb_bind::ir::BoolTestKind;
+use kilndb_plan::expression::{Arithmetic, Expression, IntOp, compare_int, int_of};
+use kilndb_plan::operation::Operation;
+use kilndb_plan::program::{Computation, ConstantSource, Operand, Operands, Program, Step, Truth};
+use kilndb_types::{Datum, oids};
+
+/// A program with more registers is run for a row.
+const REGISTERS_MAX: usize = 8;
+/// In place of a register: the step's value is the result.
+const RESULT: u8 = u8::MAX;
+
+/// Where values of variables are.
+pub trait VariableValues {
+    /// None: the variable is no scalar.
+    fn scalar(&self, variable: u32) -> Option<&Datum>;
+}
+
+/// An expression over variables whose program takes nothing but integers and truth values.
+#[derive(Clone)]
+pub struct IntegerProgram {
+    /// Of a truth value that of the condition.
+    program: Arc<WordProgram>,
+    type_oid: Oid,
+}
+
+impl IntegerProgram {
+    /// `expression`: over the slots of variables, which have these types. None: it takes more than integers and truth values.
+    pub fn of(expression: &Expression, type_oid: Oid, variables: &[(u32, Oid)]) -> Option<IntegerProgram> {
+        if !matches!(type_oid, oids::INT2 | oids::INT4 | oids::INT8 | oids::BOOL) {
+            return None;
+        }
+        let program = if type_oid == oids::BOOL { expression.condition() } else { expression.program() };
+        let program = Arc::new(WordCompiler { program, types: variables }.program()?);
+        Some(IntegerProgram { program, type_oid })
+    }
+    pub fn type_oid(&self) -> Oid {
+        self.type_oid
+    }
+    /// The value; None: the long way finds it.
+    #[inline]
+    pub fn evaluate(&self, values: &impl VariableValues) -> Option<Datum> {
+        if self.type_oid == oids::BOOL {
+            return self.truth(values).map(Datum::Bool);
+        }
+        let value = self.int(values)?;
+        Some(match self.type_oid {
+            oids::INT4 => Datum::Int4(value as i32),
+            oids::INT8 => Datum::Int8(value),
+            _ => Datum::Int2(value as i16),
+        })
+    }
+    /// The value of an integer expression.
+    #[inline]
+    pub fn int(&self, values: &impl VariableValues) -> Option<i64> {
+        if self.type_oid == oids::BOOL { None } else { self.program.run(values) }
+    }
+    #[inline]
+    pub fn truth(&self, values: &impl VariableValues) -> Option<bool> {
+        if self.type_oid == oids::BOOL { self.program.run(values).map(|value| value != 0) } else { None }
+    }
+}
+
+/// A program as machine words have it: truth values are 0 and 1, and there is no NULL.
+struct WordProgram {
+    steps: Box<[WordStep]>,
+    /// If the last step's value is not it. A condition that has come to its end is true.
+    result: WordOperand,
+}
+
+/// A variable is looked at as a value of the type that it had when the program was made.
+#[derive(Clone, Copy)]
+enum WordOperand {
+    Word(i64),
+    Int8(u32),
+    Int4(u32),
+    Int2(u32),
+    Bool(u32),
+    Register(u8),
+}
+
+#[derive(Clone, Copy)]
+enum WordOperation {
+    Arithmetic {
+        op: Arithmetic,
+        wide: bool,
+    },
+    Compare(IntOp),
+    And,
+    Or,
+    /// The first operand, or its opposite.
+    Same,
+    Not,
+    IsNull {
+        variable: u32,
+        negated: bool,
+    },
+    /// Goes on at the step with this number unless the first operand is what is wanted; behind the last step the condition is
+    /// not true.
+    Narrow {
+        wanted: bool,
+        if_not: u32,
+    },
+}
+
+struct WordStep {
+    operation: WordOperation,
+    into: u8,
+    left: WordOperand,
+    right: WordOperand,
+}
+
+impl WordOperand {
+    #[inline(always)]
+    fn get(self, registers: &[i64; REGISTERS_MAX], values: &impl VariableValues) -> Option<i64> {
+        match self {
+            WordOperand::Int8(variable) => match values.scalar(variable)? {
+                Datum::Int8(v) => Some(*v),
+                _ => None,
+            },
+            WordOperand::Int4(variable) => match values.scalar(variable)? {
+                Datum::Int4(v) => Some(i64::from(*v)),
+                _ => None,
+            },
+            WordOperand::Word(word) => Some(word),
+            WordOperand::Register(register) => registers.get(usize::from(register)).copied(),
+            WordOperand::Int2(variable) => match values.scalar(variable)? {
+                Datum::Int2(v) => Some(i64::from(*v)),
+                _ => None,
+            },
+            WordOperand::Bool(variable) => match values.scalar(variable)? {
+                Datum::Bool(v) => Some(i64::from(*v)),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl WordProgram {
+    #[inline]
+    fn run(&self, values: &impl VariableValues) -> Option<i64> {
+        // As most are.
+        if let [WordStep { operation, into: RESULT, left, right }] = &self.steps[..] {
+            return operation.value([*left, *right], &[0; REGISTERS_MAX], values);
+        }
+        let mut registers = [0; REGISTERS_MAX];
+        let mut next = 0;
+        while let Some(step) = self.steps.get(next) {
+            next += 1;
+            if let WordOperation::Narrow { wanted, if_not } = step.operation {
+                if (step.left.get(&registers, values)? != 0) != wanted {
+                    next = if_not as usize;
+                    if next >= self.steps.len() {
+                        return Some(0);
+                    }
+                }
+                continue;
+            }
+            let value = step.operation.value([step.left, step.right], &registers, values)?;
+            if step.into == RESULT {
+                return Some(value);
+            }
+            if let Some(register) = registers.get_mut(usize::from(step.into)) {
+                *register = value;
+            }
+        }
+        self.result.get(&registers, values)
+    }
+}
+
+impl WordOperation {
+    #[inline(always)]
+    fn value(
+        self,
+        [left, right]: [WordOperand; 2],
+        registers: &[i64; REGISTERS_MAX],
+        values: &impl VariableValues,
+    ) -> Option<i64> {
+        let left = |values| left.get(registers, values);
+        let right = |values| right.get(registers, values);
+        Some(match self {
+            WordOperation::Arithmetic { op, wide } => op.within(wide, left(values)?, right(values)?)?,
+            WordOperation::Compare(op) => i64::from(compare_int(op, left(values)?, right(values)?)),
+            WordOperation::And => left(values)? & right(values)?,
+            WordOperation::Or => left(values)? | right(values)?,
+            WordOperation::Same => left(values)?,
+            WordOperation::Not => i64::from(left(values)? == 0),
+            WordOperation::IsNull { variable, negated } => match values.scalar(variable)? {
+                // Which may be NULL in all its fields.
+                Datum::Record(_) => return None,
+                value => i64::from(value.is_null() != negated),
+            },
+            WordOperation::Narrow { .. } => return None,
+        })
+    }
+}
+
+/// Makes a program of words of a program.
+struct WordCompiler<'p> {
+    program: &'p Program,
+    /// The types of variables.
+    types: &'p [(u32, Oid)],
+}
+
+impl WordCompiler<'_> {
+    /// None: it has steps of other values.
+    fn program(&self) -> Option<WordProgram> {
+        // What jumps counts all steps.
+        let steps = self.program.steps.iter().map(|step| self.step(step)).collect::<Option<_>>()?;
+        let result = match self.program.results.first() {
+            Some(result) => self.operand(*result)?,
+            None => WordOperand::Word(1),
+        };
+        Some(WordProgram { steps, result })
+    }
+
+    fn operand(&self, at: Operand) -> Option<WordOperand> {
+        Some(match at {
+            Operand::Column(column) => {
+                let variable = u32::try_from(column).ok()?;
+                match self.types.iter().find(|(number, _)| *number == variable)?.1 {
+                    oids::INT8 => WordOperand::Int8(variable),
+                    oids::INT4 => WordOperand::Int4(variable),
+                    oids::INT2 => WordOperand::Int2(variable),
+                    oids::BOOL => WordOperand::Bool(variable),
+                    _ => return None,
+                }
+            }
+            Operand::Register(register) | Operand::Taken(register) => WordOperand::Register(word_register(register)?),
+            Operand::Constant(constant) => match self.program.constants.get(constant)? {
+                ConstantSource::Value(Datum::Bool(v)) => WordOperand::Word(i64::from(*v)),
+                ConstantSource::Value(value) => WordOperand::Word(int_of(value)?),
+                ConstantSource::Parameter(_) | ConstantSource::ExecParameter(_) => return None,
+            },
+        })
+    }
+
+    fn step(&self, step: &Step) -> Option<WordStep> {
+        let nothing = WordOperand::Word(0);
+        let (into, what) = match step {
+            Step::Compute { into, what } => (*into, what),
+            Step::Narrow { by, to, if_none } => {
+                // Without NULL, what is not false is true.
+                let wanted = match to {
+                    Truth::True | Truth::NotFalse => true,
+                    Truth::NotTrue => false,
+                    Truth::Null => return None,
+                };
+                let operation = WordOperation::Narrow { wanted, if_not: u32::try_from(*if_none).ok()? };
+                return Some(WordStep { operation, into: 0, left: self.operand(*by)?, right: nothing });
+            }
+            // Nothing is done: the rows are those that there were.
+            Step::Widen | Step::Load { .. } => {
+                let operation = WordOperation::Narrow { wanted: true, if_not: 0 };
+                return Some(WordStep { operation, into: 0, left: WordOperand::Word(1), right: nothing });
+            }
+        };
+        let register = word_register(into)?;
+        let (operation, left, right) = match what {
+            Computation::Call { operation, args: Operands::Two([l, r]), .. } => {
+                let operation = match operation {
+                    Operation::Arithmetic { op, wide, .. } => WordOperation::Arithmetic { op: *op, wide: *wide },
+                    Operation::CompareInt(op) => WordOperation::Compare(*op),
+                    _ => return None,
+                };
+                (operation, self.operand(*l)?, self.operand(*r)?)
+            }
+            Computation::Not(arg) => (WordOperation::Not, self.operand(*arg)?, nothing),
+            Computation::IsNull { arg: Operand::Column(column), negated } => {
+                let variable = u32::try_from(*column).ok()?;
+                (WordOperation::IsNull { variable, negated: *negated }, nothing, nothing)
+            }
+            Computation::BoolTest { arg, test } => {
+                let operation = match test {
+                    BoolTestKind::True | BoolTestKind::NotFalse => WordOperation::Same,
+                    BoolTestKind::False | BoolTestKind::NotTrue => WordOperation::Not,
+                    BoolTestKind::Unknown | BoolTestKind::NotUnknown => return None,
+                };
+                (operation, self.operand(*arg)?, nothing)
+            }
+            Computation::Join { is_and, from } => {
+                let operation = if *is_and { WordOperation::And } else { WordOperation::Or };
+                (operation, WordOperand::Register(register), self.operand(*from)?)
+            }
+            Computation::Blend(from) => (WordOperation::Same, self.operand(*from)?, nothing),
+            _ => return None,
+        };
+        let into = if self.program.written_last == Some(into) { RESULT } else { register };
+        Some(WordStep { operation, into, left, right })
+    }
+}
+
+fn word_register(register: usize) -> Option<u8> {
+    u8::try_from(register).ok().filter(|register| usize::from(*register) < REGISTERS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kilndb_plan::expression::CExpr;
+
+    struct Values(Vec<Datum>);
+
+    impl VariableValues for Values {
+        fn scalar(&self, variable: u32) -> Option<&Datum> {
+            self.0.get(variable as usize)
+        }
+    }
+
+    fn arithmetic(op: Arithmetic, l: usize, r: usize) -> CExpr {
+        CExpr::Arithmetic {
+            op,
+            wide: false,
+            f: |_, _| Ok(Datum::Null),
+            args: Box::new([CExpr::Slot(l), CExpr::Slot(r)]),
+        }
+    }
+    fn equal(l: usize, r: usize) -> CExpr {
+        CExpr::CompareInt { op: IntOp::Eq, args: Box::new([CExpr::Slot(l), CExpr::Slot(r)]) }
+    }
+    fn is_null(slot: usize) -> CExpr {
+        CExpr::IsNull { arg: Box::new(CExpr::Slot(slot)), negated: false, row: false }
+    }
+    fn program(e: CExpr, type_oid: Oid, types: &[Oid]) -> IntegerProgram {
+        let variables: Vec<(u32, Oid)> = types.iter().enumerate().map(|(at, oid)| (at as u32, *oid)).collect();
+        IntegerProgram::of(&e.into(), type_oid, &variables).expect("a program of integers")
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_left_alone() {
+        let sum = program(arithmetic(Arithmetic::Plus, 0, 1), oids::INT4, &[oids::INT4, oids::INT4]);
+        assert_eq!(sum.int(&Values(vec![Datum::Int4(7), Datum::Int4(7)])), Some(14));
+        assert_eq!(sum.int(&Values(vec![Datum::Int4(7), Datum::Int8(7)])), None);
+    }
+
+    #[test]
+    fn what_is_no_plain_integer_is_left_alone() {
+        let of = |op, l, r| {
+            let values = Values(vec![l, r]);
+            program(arithmetic(op, 0, 1), oids::INT4, &[oids::INT4, oids::INT4]).evaluate(&values)
+        };
+        let seven = || Datum::Int4(7);
+        assert!(matches!(of(Arithmetic::Modulo, seven(), Datum::Int4(4)), Some(Datum::Int4(3))));
+        assert!(of(Arithmetic::Plus, seven(), Datum::Int4(i32::MAX)).is_none());
+        assert!(of(Arithmetic::Plus, seven(), Datum::Null).is_none());
+        assert!(of(Arithmetic::Divide, seven(), Datum::Int4(0)).is_none());
+        assert!(of(Arithmetic::Modulo, seven(), Datum::Int4(0)).is_none());
+    }
+
+    #[test]
+    fn conditions_know_null_from_false() {
+        let values = Values(vec![Datum::Int4(7), Datum::Null, Datum::Int4(8)]);
+        let truth = |e: CExpr| program(e, oids::BOOL, &[oids::INT4; 3]).truth(&values);
+        assert_eq!(truth(equal(0, 0)), Some(true));
+        assert_eq!(truth(equal(0, 2)), Some(false));
+        assert_eq!(truth(equal(0, 1)), None);
+        assert_eq!(truth(is_null(1)), Some(true));
+        assert_eq!(truth(CExpr::Not(Box::new(equal(0, 0)))), Some(false));
+        assert_eq!(truth(CExpr::And(Box::new([equal(0, 0), equal(0, 1)]))), None);
+        assert_eq!(truth(CExpr::And(Box::new([equal(0, 2), equal(0, 1)]))), Some(false));
+        assert_eq!(truth(CExpr::Or(Box::new([equal(0, 2), is_null(0), equal(0, 0)]))), Some(true));
+        assert_eq!(truth(CExpr::Or(Box::new([equal(0, 2), is_null(0)]))), Some(false));
+    }
+}
