@@ -53,10 +53,18 @@ impl Default for PlannerSettings {
     }
 }
 
+/// What a node that a setting turns off costs more.
+const PENALTY: f64 = 1e10;
+
 impl PlannerSettings {
     /// What is not wanted is done only where there is no other way.
     pub fn penalty(self, wanted: bool) -> f64 {
-        if wanted { 0.0 } else { 1e10 }
+        if wanted { 0.0 } else { PENALTY }
+    }
+    /// The part of a cost that is such penalties. PostgreSQL counts nodes that are turned off: it does not matter how often
+    /// they run.
+    pub fn penalties_of(cost: f64) -> f64 {
+        (cost / PENALTY).floor() * PENALTY
     }
 }
 

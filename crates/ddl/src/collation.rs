@@ -15,7 +15,7 @@ use kilndb_catalog::collation_read::{BUILTIN, ICU, LIBC, UTF8, not_collatable, u
 use kilndb_catalog::ids::*;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
-use kilndb_types::collation::{parse_locale, rules};
+use kilndb_types::collation::{parse_locale, rules, without_encoding};
 
 /// What CREATE COLLATION says of a new one.
 struct NewCollation {
@@ -142,7 +142,7 @@ fn builtin_locale(locale: &str) -> Result<String> {
 
 /// The language tag that stands for a locale.
 fn standard_form(locale: &str) -> Result<String> {
-    if matches!(locale.to_ascii_lowercase().as_str(), "c" | "posix") {
+    if matches!(without_encoding(locale).to_ascii_lowercase().as_str(), "c" | "posix") {
         return Ok("en-US-u-va-posix".to_string());
     }
     let standard = parse_locale(locale)?.to_string();

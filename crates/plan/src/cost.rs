@@ -10,7 +10,7 @@
 //! Must not know: which conditions and expressions there are, only how many.
 
 use super::Planner;
-use kilndb_catalog::planner_settings::CostParameters;
+use kilndb_catalog::planner_settings::{CostParameters, PlannerSettings};
 
 /// A page that is in memory, whether it is the next one or any.
 const RESIDENT_PAGE: f64 = 0.1;
@@ -155,7 +155,8 @@ impl CostModel {
 
     /// Running the inner side of a nested loop, which costs `inner` each time, once per outer row.
     pub fn loop_runs(&self, outer: f64, inner: f64) -> f64 {
-        outer * (self.parameters.cpu_tuple * HANDED_ON + inner)
+        let penalties = PlannerSettings::penalties_of(inner);
+        outer * (self.parameters.cpu_tuple * HANDED_ON + inner - penalties) + penalties
     }
 
     /// Merging two sides that are sorted, of which `matches` pairs come out.

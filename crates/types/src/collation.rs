@@ -123,9 +123,19 @@ fn not_a_locale(locale: &str) -> Error {
     )
 }
 
+/// A locale of the operating system's manner without the encoding that it may name: `en_US` of `en_US.UTF-8`.
+pub fn without_encoding(locale: &str) -> String {
+    let (before, options) = match locale.split_once('@') {
+        Some((before, options)) => (before, format!("@{options}")),
+        None => (locale, String::new()),
+    };
+    let name = before.split_once('.').map_or(before, |(name, _)| name);
+    format!("{name}{options}")
+}
+
 /// The locale as ICU's language tags are written: `en_US@colStrength=primary` is older than those, and not read.
 pub fn parse_locale(locale: &str) -> Result<Locale> {
-    let tag = if locale.is_empty() { "und".to_string() } else { locale.replace('_', "-") };
+    let tag = if locale.is_empty() { "und".to_string() } else { without_encoding(locale).replace('_', "-") };
     if tag.contains('@') {
         return Err(Error::unsupported(format!("ICU locale \"{locale}\" is no language tag: it")));
     }
