@@ -5,7 +5,6 @@ use super::row_program::{self, copy};
 use kilndb_base::Result;
 use kilndb_plan::expression::{CExpr, Expression};
 use kilndb_types::Datum;
-use kilndb_types::numeric::Numeric;
 
 /// The value of the expression for a row.
 pub trait Evaluate {
@@ -20,40 +19,38 @@ pub trait Evaluate {
 impl Evaluate for Expression {
     #[inline]
     fn is_true(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
-        row_program::run(self.condition(), row, &mut Datum::Null, rt, cx)
+        row_program::is_met(self.condition(), row, rt, cx)
     }
 
     #[inline]
     fn eval_into(&self, row: &[Datum], out: &mut Datum, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
-        // What is only handed on takes no program.
-        let held = match self.tree() {
-            CExpr::Slot(column) => row.get(*column),
-            CExpr::Const(value) => Some(value),
-            CExpr::Param(n) => rt.params.get(*n),
-            CExpr::ExecParam(n) => rt.exec_params.get(*n),
-            _ => return row_program::run(self.program(), row, out, rt, cx).map(drop),
-        };
-        match held {
+        match held(self.tree(), row, rt) {
             Some(value) => copy(value, out),
-            None => *out = Datum::Null,
+            None => row_program::value_into(self.program(), row, out, rt, cx)?,
         }
         Ok(())
     }
 
     #[inline]
     fn eval(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
-        let mut value = Datum::Null;
-        self.eval_into(row, &mut value, rt, cx)?;
-        // Piece by piece, as it was written.
-        Ok(match value {
-            Datum::Int4(v) => Datum::Int4(v),
-            Datum::Int8(v) => Datum::Int8(v),
-            Datum::Bool(v) => Datum::Bool(v),
-            Datum::Text(v) => Datum::Text(v),
-            Datum::Numeric(Numeric::Short(v)) => Datum::Numeric(Numeric::Short(v)),
-            other => other,
-        })
+        match held(self.tree(), row, rt) {
+            Some(value) => Ok(value.clone()),
+            None => row_program::value(self.program(), row, rt, cx),
+        }
     }
+}
+
+/// The value of an expression that only hands one on, which takes no program.
+#[inline(always)]
+fn held<'v>(e: &'v CExpr, row: &'v [Datum], rt: &'v RunState) -> Option<&'v Datum> {
+    let held = match e {
+        CExpr::Slot(column) => row.get(*column),
+        CExpr::Const(value) => Some(value),
+        CExpr::Param(n) => rt.params.get(*n),
+        CExpr::ExecParam(n) => rt.exec_params.get(*n),
+        _ => return None,
+    };
+    Some(held.unwrap_or(&row_program::NULL))
 }
 
 /// The values of expressions. None: strict, and one of them is NULL.

@@ -10,7 +10,6 @@
 //! Must not know: routines, and where variables are kept.
 
 use kilndb_base::Oid;
-use kilndb_base::sync::Arc;
 use kilndb_bind::ir::BoolTestKind;
 use kilndb_plan::expression::{Arithmetic, Expression, IntOp, compare_int, int_of};
 use kilndb_plan::operation::Operation;
@@ -32,7 +31,7 @@ pub trait VariableValues {
 #[derive(Clone)]
 pub struct IntegerProgram {
     /// Of a truth value that of the condition.
-    program: Arc<WordProgram>,
+    program: WordProgram,
     type_oid: Oid,
 }
 
@@ -43,7 +42,7 @@ impl IntegerProgram {
             return None;
         }
         let program = if type_oid == oids::BOOL { expression.condition() } else { expression.program() };
-        let program = Arc::new(WordCompiler { program, types: variables }.program()?);
+        let program = WordCompiler { program, types: variables }.program()?;
         Some(IntegerProgram { program, type_oid })
     }
     pub fn type_oid(&self) -> Oid {
@@ -74,21 +73,35 @@ impl IntegerProgram {
 }
 
 /// A program as machine words have it: truth values are 0 and 1, and there is no NULL.
-struct WordProgram {
-    steps: Box<[WordStep]>,
-    /// If the last step's value is not it. A condition that has come to its end is true.
-    result: WordOperand,
+#[derive(Clone)]
+enum WordProgram {
+    /// As most are: nothing else has to be looked up.
+    Step(WordStep),
+    Steps {
+        steps: Box<[WordStep]>,
+        /// If the last step's value is not it. A condition that has come to its end is true.
+        result: WordOperand,
+    },
 }
 
-/// A variable is looked at as a value of the type that it had when the program was made.
+/// Where an operand is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WordPlace {
+    Word,
+    Register,
+    /// In a variable, which is looked at as a value of the type that it had when the program was made.
+    Int8,
+    Int4,
+    Int2,
+    Bool,
+}
+
 #[derive(Clone, Copy)]
-enum WordOperand {
-    Word(i64),
-    Int8(u32),
-    Int4(u32),
-    Int2(u32),
-    Bool(u32),
-    Register(u8),
+struct WordOperand {
+    place: WordPlace,
+    /// Of the variable or register.
+    number: u32,
+    word: i64,
 }
 
 #[derive(Clone, Copy)]
@@ -115,6 +128,7 @@ enum WordOperation {
     },
 }
 
+#[derive(Clone, Copy)]
 struct WordStep {
     operation: WordOperation,
     into: u8,
@@ -123,25 +137,22 @@ struct WordStep {
 }
 
 impl WordOperand {
+    fn word(word: i64) -> WordOperand {
+        WordOperand { place: WordPlace::Word, number: 0, word }
+    }
+    fn register(number: u8) -> WordOperand {
+        WordOperand { place: WordPlace::Register, number: u32::from(number), word: 0 }
+    }
     #[inline(always)]
     fn get(self, registers: &[i64; REGISTERS_MAX], values: &impl VariableValues) -> Option<i64> {
-        match self {
-            WordOperand::Int8(variable) => match values.scalar(variable)? {
-                Datum::Int8(v) => Some(*v),
-                _ => None,
-            },
-            WordOperand::Int4(variable) => match values.scalar(variable)? {
-                Datum::Int4(v) => Some(i64::from(*v)),
-                _ => None,
-            },
-            WordOperand::Word(word) => Some(word),
-            WordOperand::Register(register) => registers.get(usize::from(register)).copied(),
-            WordOperand::Int2(variable) => match values.scalar(variable)? {
-                Datum::Int2(v) => Some(i64::from(*v)),
-                _ => None,
-            },
-            WordOperand::Bool(variable) => match values.scalar(variable)? {
-                Datum::Bool(v) => Some(i64::from(*v)),
+        match self.place {
+            WordPlace::Word => Some(self.word),
+            WordPlace::Register => registers.get(self.number as usize).copied(),
+            place => match (values.scalar(self.number)?, place) {
+                (Datum::Int8(v), WordPlace::Int8) => Some(*v),
+                (Datum::Int4(v), WordPlace::Int4) => Some(i64::from(*v)),
+                (Datum::Int2(v), WordPlace::Int2) => Some(i64::from(*v)),
+                (Datum::Bool(v), WordPlace::Bool) => Some(i64::from(*v)),
                 _ => None,
             },
         }
@@ -149,35 +160,41 @@ impl WordOperand {
 }
 
 impl WordProgram {
-    #[inline]
+    #[inline(always)]
     fn run(&self, values: &impl VariableValues) -> Option<i64> {
-        // As most are.
-        if let [WordStep { operation, into: RESULT, left, right }] = &self.steps[..] {
-            return operation.value([*left, *right], &[0; REGISTERS_MAX], values);
+        match self {
+            WordProgram::Step(WordStep { operation, left, right, .. }) => {
+                operation.value([*left, *right], &[0; REGISTERS_MAX], values)
+            }
+            WordProgram::Steps { steps, result } => run_steps(steps, *result, values),
         }
-        let mut registers = [0; REGISTERS_MAX];
-        let mut next = 0;
-        while let Some(step) = self.steps.get(next) {
-            next += 1;
-            if let WordOperation::Narrow { wanted, if_not } = step.operation {
-                if (step.left.get(&registers, values)? != 0) != wanted {
-                    next = if_not as usize;
-                    if next >= self.steps.len() {
-                        return Some(0);
-                    }
-                }
-                continue;
-            }
-            let value = step.operation.value([step.left, step.right], &registers, values)?;
-            if step.into == RESULT {
-                return Some(value);
-            }
-            if let Some(register) = registers.get_mut(usize::from(step.into)) {
-                *register = value;
-            }
-        }
-        self.result.get(&registers, values)
     }
+}
+
+#[inline(never)]
+fn run_steps(steps: &[WordStep], result: WordOperand, values: &impl VariableValues) -> Option<i64> {
+    let mut registers = [0; REGISTERS_MAX];
+    let mut next = 0;
+    while let Some(step) = steps.get(next) {
+        next += 1;
+        if let WordOperation::Narrow { wanted, if_not } = step.operation {
+            if (step.left.get(&registers, values)? != 0) != wanted {
+                next = if_not as usize;
+                if next >= steps.len() {
+                    return Some(0);
+                }
+            }
+            continue;
+        }
+        let value = step.operation.value([step.left, step.right], &registers, values)?;
+        if step.into == RESULT {
+            return Some(value);
+        }
+        if let Some(register) = registers.get_mut(usize::from(step.into)) {
+            *register = value;
+        }
+    }
+    result.get(&registers, values)
 }
 
 impl WordOperation {
@@ -218,37 +235,41 @@ impl WordCompiler<'_> {
     /// None: it has steps of other values.
     fn program(&self) -> Option<WordProgram> {
         // What jumps counts all steps.
-        let steps = self.program.steps.iter().map(|step| self.step(step)).collect::<Option<_>>()?;
+        let steps = self.program.steps.iter().map(|step| self.step(step)).collect::<Option<Box<[WordStep]>>>()?;
+        if let [step @ WordStep { into: RESULT, .. }] = steps[..] {
+            return Some(WordProgram::Step(step));
+        }
         let result = match self.program.results.first() {
             Some(result) => self.operand(*result)?,
-            None => WordOperand::Word(1),
+            None => WordOperand::word(1),
         };
-        Some(WordProgram { steps, result })
+        Some(WordProgram::Steps { steps, result })
     }
 
     fn operand(&self, at: Operand) -> Option<WordOperand> {
         Some(match at {
             Operand::Column(column) => {
-                let variable = u32::try_from(column).ok()?;
-                match self.types.iter().find(|(number, _)| *number == variable)?.1 {
-                    oids::INT8 => WordOperand::Int8(variable),
-                    oids::INT4 => WordOperand::Int4(variable),
-                    oids::INT2 => WordOperand::Int2(variable),
-                    oids::BOOL => WordOperand::Bool(variable),
+                let number = u32::try_from(column).ok()?;
+                let place = match self.types.iter().find(|(variable, _)| *variable == number)?.1 {
+                    oids::INT8 => WordPlace::Int8,
+                    oids::INT4 => WordPlace::Int4,
+                    oids::INT2 => WordPlace::Int2,
+                    oids::BOOL => WordPlace::Bool,
                     _ => return None,
-                }
+                };
+                WordOperand { place, number, word: 0 }
             }
-            Operand::Register(register) | Operand::Taken(register) => WordOperand::Register(word_register(register)?),
+            Operand::Register(register) | Operand::Taken(register) => WordOperand::register(word_register(register)?),
             Operand::Constant(constant) => match self.program.constants.get(constant)? {
-                ConstantSource::Value(Datum::Bool(v)) => WordOperand::Word(i64::from(*v)),
-                ConstantSource::Value(value) => WordOperand::Word(int_of(value)?),
+                ConstantSource::Value(Datum::Bool(v)) => WordOperand::word(i64::from(*v)),
+                ConstantSource::Value(value) => WordOperand::word(int_of(value)?),
                 ConstantSource::Parameter(_) | ConstantSource::ExecParameter(_) => return None,
             },
         })
     }
 
     fn step(&self, step: &Step) -> Option<WordStep> {
-        let nothing = WordOperand::Word(0);
+        let nothing = WordOperand::word(0);
         let (into, what) = match step {
             Step::Compute { into, what } => (*into, what),
             Step::Narrow { by, to, if_none } => {
@@ -264,12 +285,12 @@ impl WordCompiler<'_> {
             // Nothing is done: the rows are those that there were.
             Step::Widen | Step::Load { .. } => {
                 let operation = WordOperation::Narrow { wanted: true, if_not: 0 };
-                return Some(WordStep { operation, into: 0, left: WordOperand::Word(1), right: nothing });
+                return Some(WordStep { operation, into: 0, left: WordOperand::word(1), right: nothing });
             }
         };
         let register = word_register(into)?;
         let (operation, left, right) = match what {
-            Computation::Call { operation, args: Operands::Two([l, r]), .. } => {
+            Computation::Call { operation, args: Operands::Two([l, r]) } => {
                 let operation = match operation {
                     Operation::Arithmetic { op, wide, .. } => WordOperation::Arithmetic { op: *op, wide: *wide },
                     Operation::CompareInt(op) => WordOperation::Compare(*op),
@@ -292,7 +313,7 @@ impl WordCompiler<'_> {
             }
             Computation::Join { is_and, from } => {
                 let operation = if *is_and { WordOperation::And } else { WordOperation::Or };
-                (operation, WordOperand::Register(register), self.operand(*from)?)
+                (operation, WordOperand::register(register), self.operand(*from)?)
             }
             Computation::Blend(from) => (WordOperation::Same, self.operand(*from)?, nothing),
             _ => return None,

@@ -3,16 +3,16 @@
 //! Registers are values that belong to the run of the statement, so that nothing is allocated for a row. What would narrow the
 //! rows to none jumps over the steps behind it.
 //!
-//! Values are written to where they are read, number by number: a value that is written in narrow pieces and moved in wide ones,
-//! as those are that a function returns, stalls processors for longer than it takes to compute it.
+//! What a function returns goes where the program's value is wanted without being looked at on the way, and numbers are written
+//! to where they are read: a value that is written in narrow pieces and moved in wide ones stalls processors for longer than it
+//! takes to compute it.
 //!
-//! Invariants
-//! 1. Whatever a program calls may run programs of its own, whose registers are behind its own.
-//! 2. A register that was taken, or that was part of a call, holds nothing that takes memory.
+//! Invariant: whatever a program calls may run programs of its own, whose registers are behind its own.
 //!
 //! Must not know: where rows come from.
 
 use super::context::{ExecContext, RunState};
+use super::expr::Evaluate;
 use super::operation::{self, of_elements, of_one};
 use kilndb_base::{Error, Result};
 use kilndb_bind::ir::BoolTestKind;
@@ -23,7 +23,10 @@ use kilndb_types::numeric::Numeric;
 use kilndb_types::{Datum, key};
 
 /// What there is where a row or a list of parameters is shorter than a program believes.
-static NULL: Datum = Datum::Null;
+pub(crate) static NULL: Datum = Datum::Null;
+
+/// Arguments of so many values need no list of their own.
+const FEW_ARGUMENTS: usize = 4;
 
 /// The registers of the programs that are run for a row now.
 #[derive(Default)]
@@ -42,20 +45,6 @@ pub(crate) fn copy(from: &Datum, to: &mut Datum) {
         Datum::Text(v) => set(to, Datum::Text(v.clone())),
         Datum::Numeric(Numeric::Short(v)) => set(to, Datum::Numeric(Numeric::Short(*v))),
         other => set(to, other.clone()),
-    }
-}
-
-/// Hands a value on piece by piece as it was written.
-#[inline(always)]
-pub(crate) fn put(value: Datum, to: &mut Datum) {
-    match value {
-        Datum::Int4(v) => put_int4(to, v),
-        Datum::Int8(v) => put_int8(to, v),
-        Datum::Bool(v) => put_bool(to, v),
-        Datum::Text(v) => set(to, Datum::Text(v)),
-        Datum::Numeric(Numeric::Short(v)) => set(to, Datum::Numeric(Numeric::Short(v))),
-        Datum::Null => put_null(to),
-        other => set(to, other),
     }
 }
 
@@ -84,6 +73,13 @@ fn put_int8(to: &mut Datum, value: i64) {
     }
 }
 #[inline(always)]
+fn put_integer(to: &mut Datum, wide: bool, value: i64) {
+    match wide {
+        true => put_int8(to, value),
+        false => put_int4(to, value as i32),
+    }
+}
+#[inline(always)]
 fn put_bool(to: &mut Datum, value: bool) {
     match to {
         Datum::Bool(place) => *place = value,
@@ -95,23 +91,41 @@ fn put_null(to: &mut Datum) {
     set(to, Datum::Null);
 }
 
-/// The value of a program's first result for a row. False: the row was left out, and there is none.
-pub(crate) fn run(
+/// The value of a program's result for a row.
+pub(crate) fn value(program: &Program, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    // Most programs are one step.
+    if let ([Step::Compute { what, .. }], Some(0)) = (&program.steps[..], program.written_last) {
+        return RowRun { program, row, base: 0 }.value_of(what, rt, cx);
+    }
+    let run = RowRun::begin(program, row, rt);
+    let value = run.value(rt, cx);
+    rt.registers.free = run.base;
+    value
+}
+
+/// The same, to where the value belongs.
+pub(crate) fn value_into(
     program: &Program,
     row: &[Datum],
     out: &mut Datum,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
-) -> Result<bool> {
-    let base = rt.registers.free;
-    let end = base + program.registers;
-    if rt.registers.values.len() < end {
-        rt.registers.values.resize_with(end, Datum::default);
+) -> Result<()> {
+    if let ([Step::Compute { what, .. }], Some(0)) = (&program.steps[..], program.written_last)
+        && (RowRun { program, row, base: 0 }).put_number(what, out, rt)
+    {
+        return Ok(());
     }
-    rt.registers.free = end;
-    let done = RowRun { program, row, base }.run(out, rt, cx);
-    rt.registers.free = base;
-    done
+    *out = value(program, row, rt, cx)?;
+    Ok(())
+}
+
+/// Does a condition's program come to its end for a row?
+pub(crate) fn is_met(program: &Program, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+    let run = RowRun::begin(program, row, rt);
+    let is_met = run.steps(&program.steps, rt, cx);
+    rt.registers.free = run.base;
+    is_met
 }
 
 /// The value of an expression that is evaluated once a run of the statement.
@@ -119,8 +133,7 @@ pub(crate) fn once(index: usize, program: &Program, rt: &mut RunState, cx: &mut 
     if let Some(Some(known)) = rt.once.get(index) {
         return Ok(known.clone());
     }
-    let mut value = Datum::Null;
-    run(program, &[], &mut value, rt, cx)?;
+    let value = value(program, &[], rt, cx)?;
     if let Some(slot) = rt.once.get_mut(index) {
         *slot = Some(value.clone());
     }
@@ -135,11 +148,9 @@ pub(crate) fn apply(
     cx: &mut ExecContext<'_>,
 ) -> Result<Datum> {
     match operation {
-        Operation::ArrayMap { to, element } => of_elements(args, *to, |e| {
-            let mut mapped = Datum::Null;
-            run(element.program(), std::slice::from_ref(e), &mut mapped, rt, cx)?;
-            Ok(mapped)
-        }),
+        Operation::ArrayMap { to, element } => {
+            of_elements(args, *to, |e| element.eval(std::slice::from_ref(e), rt, cx))
+        }
         other => operation::apply(other, args, cx),
     }
 }
@@ -151,7 +162,18 @@ struct RowRun<'r> {
     base: usize,
 }
 
-impl RowRun<'_> {
+impl<'r> RowRun<'r> {
+    #[inline(always)]
+    fn begin(program: &'r Program, row: &'r [Datum], rt: &mut RunState) -> RowRun<'r> {
+        let base = rt.registers.free;
+        let end = base + program.registers;
+        if rt.registers.values.len() < end {
+            rt.registers.values.resize_with(end, Datum::default);
+        }
+        rt.registers.free = end;
+        RowRun { program, row, base }
+    }
+
     #[inline(always)]
     fn get<'v>(&'v self, at: Operand, rt: &'v RunState) -> &'v Datum {
         let found = match at {
@@ -167,19 +189,30 @@ impl RowRun<'_> {
         found.unwrap_or(&NULL)
     }
 
-    /// False: it has come to the end without the row.
-    #[inline(always)]
-    fn run(&self, out: &mut Datum, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn value(&self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
         let steps = &self.program.steps[..];
+        if self.program.written_last.is_some()
+            && let Some((Step::Compute { what, .. }, before)) = steps.split_last()
+        {
+            self.steps(before, rt, cx)?;
+            return self.value_of(what, rt, cx);
+        }
+        self.steps(steps, rt, cx)?;
+        let mut value = Datum::Null;
+        if let Some(result) = self.program.results.first() {
+            self.fill(*result, &mut value, rt);
+        }
+        Ok(value)
+    }
+
+    /// Runs steps. False: they have come to the end without the row.
+    #[inline(always)]
+    fn steps(&self, steps: &[Step], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
         let mut next = 0;
         while let Some(step) = steps.get(next) {
             next += 1;
             match step {
-                // The last step of most programs writes to where the result belongs.
-                Step::Compute { into, what } => {
-                    let own = if self.program.written_last == Some(*into) { None } else { Some(*into) };
-                    self.compute((what, own), out, rt, cx)?;
-                }
+                Step::Compute { into, what } => self.compute(what, *into, rt, cx)?,
                 Step::Narrow { by, to, if_none } => {
                     if !is_so(self.get(*by, rt), *to) {
                         if *if_none >= steps.len() {
@@ -191,133 +224,186 @@ impl RowRun<'_> {
                 Step::Widen | Step::Load { .. } => {}
             }
         }
-        if self.program.written_last.is_none()
-            && let Some(result) = self.program.results.first()
-        {
-            self.take(*result, out, rt);
-        }
         Ok(true)
     }
 
-    /// Where a step writes: its register, or, if it has none, `out`.
+    /// The value of an argument or a result, into where NULL is; a register that gives it away is NULL then.
     #[inline(always)]
-    fn place<'v>(&self, own: Option<usize>, out: &'v mut Datum, rt: &'v mut RunState) -> &'v mut Datum {
-        match own {
-            Some(register) => match rt.registers.values.get_mut(self.base + register) {
-                Some(register) => register,
-                None => out,
-            },
-            None => out,
-        }
-    }
-
-    /// The value, into `out`; a register that gives it away is NULL then.
-    #[inline(always)]
-    fn take(&self, at: Operand, out: &mut Datum, rt: &mut RunState) {
-        if let Operand::Taken(register) = at
-            && let Some(value) = rt.registers.values.get_mut(self.base + register)
-            && !is_plain(value)
-        {
-            put(std::mem::take(value), out);
+    fn fill(&self, at: Operand, place: &mut Datum, rt: &mut RunState) {
+        if let Operand::Taken(register) = at {
+            if let Some(value) = rt.registers.values.get_mut(self.base + register) {
+                *place = std::mem::take(value);
+            }
             return;
         }
-        copy(self.get(at, rt), out);
+        copy(self.get(at, rt), place);
     }
 
     #[inline(always)]
-    fn compute(
-        &self,
-        (what, own): (&Computation, Option<usize>),
-        out: &mut Datum,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        match what {
-            Computation::Call { operation: Operation::CompareInt(op), args, .. } => {
-                let values = self.two_integers(args, rt);
-                let place = self.place(own, out, rt);
-                match values {
-                    [Some(l), Some(r)] => put_bool(place, compare_int(*op, l, r)),
-                    _ => put_null(place),
-                }
-            }
-            Computation::Call { operation: Operation::Arithmetic { op, wide, f }, args, .. } => {
-                let [Some(l), Some(r)] = self.two_integers(args, rt) else {
-                    put_null(self.place(own, out, rt));
-                    return Ok(());
-                };
-                let place = self.place(own, out, rt);
-                match op.within(*wide, l, r) {
-                    Some(value) if *wide => put_int8(place, value),
-                    Some(value) => put_int4(place, value as i32),
-                    None => *place = op.of(*wide, l, r, *f, &cx.eval)?,
-                }
-            }
-            Computation::IsNull { arg, negated } => {
-                let is_so = self.get(*arg, rt).is_null() != *negated;
-                put_bool(self.place(own, out, rt), is_so);
-            }
+    fn compute(&self, what: &Computation, into: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let at = self.base + into;
+        // Numbers are written in place.
+        let (is_known, truth) = match what {
+            Computation::Call { operation: Operation::CompareInt(op), args } => match self.two_integers(args, rt) {
+                [Some(l), Some(r)] => (true, Some(compare_int(*op, l, r))),
+                _ => (true, None),
+            },
+            Computation::IsNull { arg, negated } => (true, Some(self.get(*arg, rt).is_null() != *negated)),
             Computation::Join { is_and, from } => {
-                let there = own.map_or(&NULL, |register| self.get(Operand::Register(register), rt));
-                match join(*is_and, there, self.get(*from, rt)) {
-                    Some(value) => put_bool(self.place(own, out, rt), value),
-                    None => put_null(self.place(own, out, rt)),
+                (true, join(*is_and, self.get(Operand::Register(into), rt), self.get(*from, rt)))
+            }
+            _ => (false, None),
+        };
+        if is_known {
+            if let Some(register) = rt.registers.values.get_mut(at) {
+                match truth {
+                    Some(truth) => put_bool(register, truth),
+                    None => put_null(register),
                 }
             }
-            Computation::Call { operation, args, frame } => {
-                self.call((operation, args.as_slice(), *frame), own, out, rt, cx)?;
+            return Ok(());
+        }
+        if let Computation::Call { operation: Operation::Arithmetic { op, wide, .. }, args } = what
+            && let [Some(l), Some(r)] = self.two_integers(args, rt)
+            && let Some(value) = op.within(*wide, l, r)
+        {
+            if let Some(register) = rt.registers.values.get_mut(at) {
+                put_integer(register, *wide, value);
             }
-            other => self.compute_more((other, own), out, rt, cx)?,
+            return Ok(());
+        }
+        let value = self.value_of(what, rt, cx)?;
+        if let Some(register) = rt.registers.values.get_mut(at) {
+            set(register, value);
         }
         Ok(())
     }
 
+    /// Writes what a step computes if it is a number that has nothing against it. False: it is not.
+    #[inline(always)]
+    fn put_number(&self, what: &Computation, out: &mut Datum, rt: &RunState) -> bool {
+        if let Computation::Call { operation: Operation::Arithmetic { op, wide, .. }, args } = what
+            && let [Some(l), Some(r)] = self.two_integers(args, rt)
+            && let Some(value) = op.within(*wide, l, r)
+        {
+            put_integer(out, *wide, value);
+            return true;
+        }
+        false
+    }
+
+    /// The value of a step.
+    fn value_of(&self, what: &Computation, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
+        match what {
+            Computation::Call { operation: Operation::Scalar(call), args: Operands::Two([l, r]) } => {
+                let mut values = [Datum::Null, Datum::Null];
+                self.fill(*l, &mut values[0], rt);
+                self.fill(*r, &mut values[1], rt);
+                if call.strict && (values[0].is_null() || values[1].is_null()) {
+                    return Ok(Datum::Null);
+                }
+                rt.pace.step(cx.park)?;
+                (call.f)(&cx.eval, &values)
+            }
+            // The value is not copied if the operation only looks at it.
+            Computation::Call { operation: Operation::Scalar(call), args: Operands::One(arg) } => {
+                rt.pace.step(cx.park)?;
+                let value = self.get(*arg, rt);
+                if call.strict && value.is_null() {
+                    return Ok(Datum::Null);
+                }
+                (call.f)(&cx.eval, std::slice::from_ref(value))
+            }
+            Computation::Call { operation: Operation::Cast { f, typmod, explicit, .. }, args: Operands::One(arg) } => {
+                rt.pace.step(cx.park)?;
+                let value = self.get(*arg, rt);
+                if value.is_null() {
+                    return Ok(Datum::Null);
+                }
+                f(value, *typmod, *explicit, &cx.eval)
+            }
+            Computation::Call { operation: Operation::CompareInt(op), args } => Ok(match self.two_integers(args, rt) {
+                [Some(l), Some(r)] => Datum::Bool(compare_int(*op, l, r)),
+                _ => Datum::Null,
+            }),
+            Computation::Call { operation: Operation::Arithmetic { op, wide, f }, args } => {
+                match self.two_integers(args, rt) {
+                    [Some(l), Some(r)] => op.of(*wide, l, r, *f, &cx.eval),
+                    _ => Ok(Datum::Null),
+                }
+            }
+            Computation::Call { operation, args } => self.call(operation, args.as_slice(), rt, cx),
+            other => self.rarer_value(other, rt, cx),
+        }
+    }
+
     #[inline(never)]
-    fn compute_more(
+    fn call(
         &self,
-        (what, own): (&Computation, Option<usize>),
-        out: &mut Datum,
+        operation: &Operation,
+        args: &[Operand],
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        let value = match what {
+    ) -> Result<Datum> {
+        rt.pace.step(cx.park)?;
+        if let [arg] = args
+            && operation.looks_at_one()
+        {
+            return of_one(operation, self.get(*arg, rt), &cx.eval);
+        }
+        let mut few = [const { Datum::Null }; FEW_ARGUMENTS];
+        let mut many = Vec::new();
+        let values = match few.get_mut(..args.len()) {
+            Some(few) => few,
+            None => {
+                many.resize_with(args.len(), Datum::default);
+                &mut many[..]
+            }
+        };
+        for (at, value) in args.iter().zip(&mut *values) {
+            self.fill(*at, value, rt);
+        }
+        apply(operation, values, rt, cx)
+    }
+
+    #[inline(never)]
+    fn rarer_value(&self, what: &Computation, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
+        Ok(match what {
             Computation::Begin(value) => value.map_or(Datum::Null, Datum::Bool),
             Computation::Blend(from) => {
                 let mut value = Datum::Null;
-                self.take(*from, &mut value, rt);
+                self.fill(*from, &mut value, rt);
                 value
             }
             Computation::Not(arg) => match self.get(*arg, rt) {
                 Datum::Bool(v) => Datum::Bool(!v),
                 _ => Datum::Null,
             },
+            Computation::IsNull { arg, negated } => Datum::Bool(self.get(*arg, rt).is_null() != *negated),
             Computation::BoolTest { arg, test } => Datum::Bool(bool_test(self.get(*arg, rt), *test)),
             Computation::InSet { arg, ty, set, has_null, negated } => {
                 rt.pace.step(cx.park)?;
                 let arg = self.get(*arg, rt);
                 if arg.is_null() {
-                    Datum::Null
-                } else {
-                    let mut bytes = Vec::new();
-                    key::hash_equal_key(*ty, arg, &mut bytes)?;
-                    match set.contains(&bytes) {
-                        true => Datum::Bool(!negated),
-                        false if *has_null => Datum::Null,
-                        false => Datum::Bool(*negated),
-                    }
+                    return Ok(Datum::Null);
+                }
+                let mut bytes = Vec::new();
+                key::hash_equal_key(*ty, arg, &mut bytes)?;
+                match set.contains(&bytes) {
+                    true => Datum::Bool(!negated),
+                    false if *has_null => Datum::Null,
+                    false => Datum::Bool(*negated),
                 }
             }
-            Computation::Once { index, value } => once(*index, value, rt, cx)?,
+            Computation::Once { index, value } => return once(*index, value, rt, cx),
             Computation::SubPlan(subplan) => {
                 rt.pace.step(cx.park)?;
-                super::subplan::eval(subplan, self.row, rt, cx)?
+                return super::subplan::eval(subplan, self.row, rt, cx);
             }
-            Computation::Call { .. } | Computation::IsNull { .. } | Computation::Join { .. } => {
+            Computation::Call { .. } | Computation::Join { .. } => {
                 return Err(Error::internal("a step that is computed elsewhere"));
             }
-        };
-        *self.place(own, out, rt) = value;
-        Ok(())
+        })
     }
 
     #[inline(always)]
@@ -325,110 +411,6 @@ impl RowRun<'_> {
         match args {
             Operands::Two([l, r]) => [int_of(self.get(*l, rt)), int_of(self.get(*r, rt))],
             _ => [None, None],
-        }
-    }
-
-    #[inline(never)]
-    fn call(
-        &self,
-        (operation, args, frame): (&Operation, &[Operand], usize),
-        own: Option<usize>,
-        out: &mut Datum,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        rt.pace.step(cx.park)?;
-        if let [arg] = args
-            && operation.looks_at_one()
-        {
-            let value = self.get(*arg, rt);
-            let value = match operation {
-                Operation::Scalar(call) if call.strict && value.is_null() => Ok(Datum::Null),
-                Operation::Scalar(call) => (call.f)(&cx.eval, std::slice::from_ref(value)),
-                Operation::Cast { .. } if value.is_null() => Ok(Datum::Null),
-                Operation::Cast { f, typmod, explicit, .. } => f(value, *typmod, *explicit, &cx.eval),
-                other => of_one(other, value, &cx.eval),
-            };
-            put(value?, self.place(own, out, rt));
-            if let Operand::Taken(register) = arg {
-                self.forget(*register, rt);
-            }
-            return Ok(());
-        }
-        let frame = self.base + frame;
-        for (at, arg) in args.iter().enumerate() {
-            // What was computed for the call stands in its place.
-            if !matches!(arg, Operand::Register(own) | Operand::Taken(own) if self.base + own == frame + at) {
-                self.fill(*arg, frame + at, rt);
-            }
-        }
-        let done = self.call_framed(operation, frame..frame + args.len(), rt, cx);
-        for value in rt.registers.values.get_mut(frame..frame + args.len()).unwrap_or_default() {
-            if !is_plain(value) {
-                *value = Datum::Null;
-            }
-        }
-        put(done?, self.place(own, out, rt));
-        Ok(())
-    }
-
-    /// Puts a value into its place in a frame.
-    #[inline(always)]
-    fn fill(&self, from: Operand, to: usize, rt: &mut RunState) {
-        let RunState { registers: Registers { values, .. }, params, exec_params, .. } = rt;
-        let held = match from {
-            Operand::Column(column) => self.row.get(column),
-            Operand::Constant(constant) => match self.program.constants.get(constant) {
-                Some(ConstantSource::Value(value)) => Some(value),
-                Some(ConstantSource::Parameter(n)) => params.get(*n),
-                Some(ConstantSource::ExecParameter(n)) => exec_params.get(*n),
-                None => None,
-            },
-            Operand::Taken(register) => {
-                let value = values.get_mut(self.base + register).map(std::mem::take).unwrap_or_default();
-                if let Some(place) = values.get_mut(to) {
-                    put(value, place);
-                }
-                return;
-            }
-            Operand::Register(register) => {
-                let value = values.get(self.base + register).cloned().unwrap_or_default();
-                if let Some(place) = values.get_mut(to) {
-                    *place = value;
-                }
-                return;
-            }
-        };
-        if let Some(place) = values.get_mut(to) {
-            copy(held.unwrap_or(&NULL), place);
-        }
-    }
-
-    #[inline(always)]
-    fn call_framed(
-        &self,
-        operation: &Operation,
-        frame: std::ops::Range<usize>,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<Datum> {
-        if let Operation::ArrayMap { .. } = operation {
-            let mut values: Vec<Datum> = rt.registers.values[frame].iter_mut().map(std::mem::take).collect();
-            return apply(operation, &mut values, rt, cx);
-        }
-        let Some(values) = rt.registers.values.get_mut(frame) else {
-            return Err(Error::internal("a call without its registers"));
-        };
-        match operation {
-            Operation::Scalar(call) if call.strict && values.iter().any(Datum::is_null) => Ok(Datum::Null),
-            Operation::Scalar(call) => (call.f)(&cx.eval, values),
-            other => operation::apply(other, values, cx),
-        }
-    }
-
-    fn forget(&self, register: usize, rt: &mut RunState) {
-        if let Some(value) = rt.registers.values.get_mut(self.base + register).filter(|value| !is_plain(value)) {
-            *value = Datum::Null;
         }
     }
 }

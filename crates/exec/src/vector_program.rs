@@ -216,7 +216,7 @@ impl ProgramState {
             Computation::Once { index, value } => {
                 out.make_constant(row_program::once(*index, value, rt, cx)?);
             }
-            Computation::Call { operation, args, .. } => {
+            Computation::Call { operation, args } => {
                 let args: Vec<&Vector> = args.as_slice().iter().map(|at| operands.get(*at)).collect();
                 VectorCall { operation, args: &args }.run((rows, &mut self.plain), &mut out, rt, cx)?;
             }

@@ -121,9 +121,6 @@ pub enum Computation {
     Call {
         operation: Operation,
         args: Operands,
-        /// For one row: the first of the registers where the values stand beside each other when the operation is called. Those
-        /// that are not there yet are copied to there.
-        frame: usize,
     },
     Not(Operand),
     IsNull {

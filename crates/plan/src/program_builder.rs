@@ -207,30 +207,10 @@ impl ProgramBuilder {
     }
     /// A call of an operation with values that are there.
     fn call(&mut self, operation: Operation, args: Operands, wanted: Option<usize>) -> Option<Operand> {
-        let frame = self.registers;
-        let count = args.as_slice().len();
-        if self.has_frame(&operation, count) {
-            self.registers += count;
-        }
-        self.call_in(frame, operation, args, wanted)
-    }
-    fn call_in(
-        &mut self,
-        frame: usize,
-        operation: Operation,
-        args: Operands,
-        wanted: Option<usize>,
-    ) -> Option<Operand> {
         if self.kind == ProgramKind::ManyRows && !operation.is_pure() {
             return None;
         }
-        self.shared(StepKey::of(&operation, &args), wanted, Computation::Call { operation, args, frame })
-    }
-    /// Is the operation called with values that stand beside each other?
-    fn has_frame(&self, operation: &Operation, args: usize) -> bool {
-        self.kind == ProgramKind::OneRow
-            && !matches!(operation, Operation::CompareInt(_) | Operation::Arithmetic { .. })
-            && !(args == 1 && operation.looks_at_one())
+        self.shared(StepKey::of(&operation, &args), wanted, Computation::Call { operation, args })
     }
 
     /// Where the expression's values will be. None: no program of this kind can compute it.
@@ -307,15 +287,8 @@ impl ProgramBuilder {
         if self.kind == ProgramKind::ManyRows && !operation.is_pure() {
             return None;
         }
-        let frame = self.registers;
-        let args = match self.has_frame(&operation, args.len()) {
-            true => {
-                self.registers += args.len();
-                args.into_iter().enumerate().map(|(at, e)| self.value_in(e, Some(frame + at))).collect()
-            }
-            false => self.values(args),
-        };
-        self.call_in(frame, operation, args?, wanted)
+        let args = self.values(args)?;
+        self.call(operation, args, wanted)
     }
 
     /// The AND or OR of so many conditions, each computed for the rows that those before it leave undecided.

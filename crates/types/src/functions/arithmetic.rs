@@ -17,7 +17,7 @@ impl Arithmetic {
         };
         super::lookup(if width == IntWidth::Int8 { of_int8 } else { of_int4 })
     }
-    #[inline]
+    #[inline(always)]
     pub fn of_int4(self, l: i32, r: i32) -> Option<i32> {
         match self {
             Arithmetic::Plus => l.checked_add(r),
@@ -28,7 +28,7 @@ impl Arithmetic {
         }
     }
     /// The value, if it is in range.
-    #[inline]
+    #[inline(always)]
     pub fn within(self, wide: bool, l: i64, r: i64) -> Option<i64> {
         if wide {
             self.of_int8(l, r)
@@ -45,7 +45,7 @@ impl Arithmetic {
             None => f(cx, &[Datum::Int4(l as i32), Datum::Int4(r as i32)]),
         }
     }
-    #[inline]
+    #[inline(always)]
     pub fn of_int8(self, l: i64, r: i64) -> Option<i64> {
         match self {
             Arithmetic::Plus => l.checked_add(r),
