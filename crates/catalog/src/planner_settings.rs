@@ -61,8 +61,14 @@ impl PlannerSettings {
     pub fn penalty(self, wanted: bool) -> f64 {
         if wanted { 0.0 } else { PENALTY }
     }
-    /// The part of a cost that is such penalties. PostgreSQL counts nodes that are turned off: it does not matter how often
-    /// they run.
+    /// Is any kind of node turned off? If not, no cost has a penalty in it, however large it is.
+    pub fn has_penalties(self) -> bool {
+        let scans = [self.seqscan, self.indexscan, self.bitmapscan];
+        let joins = [self.hashjoin, self.nestloop, self.mergejoin];
+        !scans.into_iter().chain(joins).chain([self.sort, self.hashagg]).all(|is_wanted| is_wanted)
+    }
+    /// The part of a cost that is penalties, where there are some. PostgreSQL counts nodes that are turned off: it does not
+    /// matter how often they run.
     pub fn penalties_of(cost: f64) -> f64 {
         (cost / PENALTY).floor() * PENALTY
     }

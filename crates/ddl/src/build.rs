@@ -292,7 +292,7 @@ impl Definitions<'_> {
         if table.storage.0 == 0 {
             return Ok(());
         }
-        let heap_alone = Arc::new(Table { indexes: Vec::new(), ..(**table).clone() });
+        let heap_alone = without_indexes(table);
         let (values, condition) = (vec![RowValue::Place], RowCondition::True(sql));
         let query = TableQuery { table: &heap_alone, values, condition, is_one: true };
         self.rows_into(&query, runtime, &mut FirstRowSink::default()).map(drop)
@@ -309,7 +309,7 @@ impl Definitions<'_> {
 
     /// The same of a table whose rows are all gone.
     fn has_no_row(&mut self, table: &Arc<Table>, of: &KeysOf<'_>, runtime: &dyn Runtime) -> Result<bool> {
-        let heap_alone = Arc::new(Table { indexes: Vec::new(), ..(**table).clone() });
+        let heap_alone = without_indexes(table);
         let values = vec![RowValue::Place];
         let condition = of.rows.map_or(RowCondition::All, RowCondition::Among);
         let query = TableQuery { table: &heap_alone, values, condition, is_one: true };
@@ -473,7 +473,7 @@ impl Definitions<'_> {
             None => RowValue::Column(k.attnum),
         });
         // The rows are looked for in the heap: the index itself would lead to none.
-        let heap_alone = Arc::new(Table { indexes: Vec::new(), ..(**table).clone() });
+        let heap_alone = without_indexes(table);
         let query = TableQuery {
             table: &heap_alone,
             values: std::iter::once(RowValue::Place).chain(keys).collect(),
@@ -605,6 +605,11 @@ impl Definitions<'_> {
 /// A key's value, which a query has given as a text, as messages show it.
 pub(super) fn key_text(value: &Datum) -> String {
     if let Datum::Text(text) = value { text.to_string() } else { "null".to_string() }
+}
+
+/// A table as a query reads it that is to look for rows in the heap, whatever indexes there are.
+pub(crate) fn without_indexes(table: &Table) -> Arc<Table> {
+    Arc::new(Table { indexes: Vec::new(), ..table.clone() })
 }
 
 #[derive(Default)]

@@ -27,6 +27,8 @@ pub(crate) struct CostModel {
     parameters: CostParameters,
     /// How many pages may be in memory.
     buffer_pages: f64,
+    /// Costs may have penalties in them, of nodes that a setting turns off.
+    has_penalties: bool,
 }
 
 /// A table as its scans see it.
@@ -62,7 +64,12 @@ pub(crate) struct TreeSearch {
 
 impl Planner<'_> {
     pub(crate) fn costs(&self) -> CostModel {
-        CostModel { parameters: self.catalog.planner_settings().costs, buffer_pages: self.engine.buffer_pages() as f64 }
+        let settings = self.catalog.planner_settings();
+        CostModel {
+            parameters: settings.costs,
+            buffer_pages: self.engine.buffer_pages() as f64,
+            has_penalties: settings.has_penalties(),
+        }
     }
 }
 
@@ -155,7 +162,7 @@ impl CostModel {
 
     /// Running the inner side of a nested loop, which costs `inner` each time, once per outer row.
     pub fn loop_runs(&self, outer: f64, inner: f64) -> f64 {
-        let penalties = PlannerSettings::penalties_of(inner);
+        let penalties = if self.has_penalties { PlannerSettings::penalties_of(inner) } else { 0.0 };
         outer * (self.parameters.cpu_tuple * HANDED_ON + inner - penalties) + penalties
     }
 
@@ -206,7 +213,15 @@ mod tests {
     use super::*;
 
     fn model(buffer_pages: f64) -> CostModel {
-        CostModel { parameters: CostParameters::default(), buffer_pages }
+        CostModel { parameters: CostParameters::default(), buffer_pages, has_penalties: false }
+    }
+
+    #[test]
+    fn what_is_turned_off_counts_once_and_what_is_large_each_time() {
+        let (mut costs, inner) = (model(1000.0), 1e10 + 5.0);
+        assert!(costs.loop_runs(20.0, inner) > 20.0 * inner);
+        costs.has_penalties = true;
+        assert!(costs.loop_runs(20.0, inner) < 2e10);
     }
     fn search(entries: f64) -> TreeSearch {
         TreeSearch { entries, ranges: 1.0, index_pages: 3000.0, correlation: 0.0, filters: 0.0 }

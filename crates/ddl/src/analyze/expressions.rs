@@ -9,6 +9,7 @@ use super::compute::{self, Statistics};
 use super::sample::Sample;
 use super::{Target, TargetColumn};
 use crate::Definitions;
+use crate::build::without_indexes;
 use crate::client::Runtime;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::{Oid, Result};
@@ -109,7 +110,7 @@ impl Definitions<'_> {
         let mut values = values.to_vec();
         values.push(RowValue::Place);
         // Rows are looked for by their places: no index leads to them.
-        let heap_alone = Arc::new(Table { indexes: Vec::new(), ..(**table).clone() });
+        let heap_alone = without_indexes(table);
         let condition = match predicate {
             Some(sql) => RowCondition::TrueAmong(sql, &sample.places),
             None => RowCondition::Among(&sample.places),
