@@ -18,8 +18,6 @@ use kilndb_types::{Datum, oids};
 
 /// A program with more registers is run for a row.
 const REGISTERS_MAX: usize = 8;
-/// In place of a register: the step's value is the result.
-const RESULT: u8 = u8::MAX;
 
 /// Where values of variables are.
 pub trait VariableValues {
@@ -106,10 +104,12 @@ struct WordOperand {
 
 #[derive(Clone, Copy)]
 enum WordOperation {
-    Arithmetic {
-        op: Arithmetic,
-        wide: bool,
-    },
+    /// Arithmetic, of int8 or of int4.
+    Plus(bool),
+    Minus(bool),
+    Times(bool),
+    Divide(bool),
+    Modulo(bool),
     Compare(IntOp),
     And,
     Or,
@@ -120,8 +120,16 @@ enum WordOperation {
         variable: u32,
         negated: bool,
     },
-    /// Goes on at the step with this number unless the first operand is what is wanted; behind the last step the condition is
-    /// not true.
+}
+
+/// What becomes of a step's value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WordUse {
+    Register(u8),
+    /// It is the result.
+    Result,
+    /// Unless it is what is wanted, the program goes on at the step with this number; behind the last step the condition is not
+    /// true.
     Narrow {
         wanted: bool,
         if_not: u32,
@@ -131,9 +139,9 @@ enum WordOperation {
 #[derive(Clone, Copy)]
 struct WordStep {
     operation: WordOperation,
-    into: u8,
     left: WordOperand,
     right: WordOperand,
+    then: WordUse,
 }
 
 impl WordOperand {
@@ -177,21 +185,21 @@ fn run_steps(steps: &[WordStep], result: WordOperand, values: &impl VariableValu
     let mut next = 0;
     while let Some(step) = steps.get(next) {
         next += 1;
-        if let WordOperation::Narrow { wanted, if_not } = step.operation {
-            if (step.left.get(&registers, values)? != 0) != wanted {
+        let value = step.operation.value([step.left, step.right], &registers, values)?;
+        match step.then {
+            WordUse::Narrow { wanted, .. } if (value != 0) == wanted => {}
+            WordUse::Narrow { if_not, .. } => {
                 next = if_not as usize;
                 if next >= steps.len() {
                     return Some(0);
                 }
             }
-            continue;
-        }
-        let value = step.operation.value([step.left, step.right], &registers, values)?;
-        if step.into == RESULT {
-            return Some(value);
-        }
-        if let Some(register) = registers.get_mut(usize::from(step.into)) {
-            *register = value;
+            WordUse::Register(register) => {
+                if let Some(register) = registers.get_mut(usize::from(register)) {
+                    *register = value;
+                }
+            }
+            WordUse::Result => return Some(value),
         }
     }
     result.get(&registers, values)
@@ -208,7 +216,11 @@ impl WordOperation {
         let left = |values| left.get(registers, values);
         let right = |values| right.get(registers, values);
         Some(match self {
-            WordOperation::Arithmetic { op, wide } => op.within(wide, left(values)?, right(values)?)?,
+            WordOperation::Plus(wide) => Arithmetic::Plus.within(wide, left(values)?, right(values)?)?,
+            WordOperation::Minus(wide) => Arithmetic::Minus.within(wide, left(values)?, right(values)?)?,
+            WordOperation::Times(wide) => Arithmetic::Times.within(wide, left(values)?, right(values)?)?,
+            WordOperation::Divide(wide) => Arithmetic::Divide.within(wide, left(values)?, right(values)?)?,
+            WordOperation::Modulo(wide) => Arithmetic::Modulo.within(wide, left(values)?, right(values)?)?,
             WordOperation::Compare(op) => i64::from(compare_int(op, left(values)?, right(values)?)),
             WordOperation::And => left(values)? & right(values)?,
             WordOperation::Or => left(values)? | right(values)?,
@@ -219,7 +231,6 @@ impl WordOperation {
                 Datum::Record(_) => return None,
                 value => i64::from(value.is_null() != negated),
             },
-            WordOperation::Narrow { .. } => return None,
         })
     }
 }
@@ -234,16 +245,61 @@ struct WordCompiler<'p> {
 impl WordCompiler<'_> {
     /// None: it has steps of other values.
     fn program(&self) -> Option<WordProgram> {
-        // What jumps counts all steps.
-        let steps = self.program.steps.iter().map(|step| self.step(step)).collect::<Option<Box<[WordStep]>>>()?;
-        if let [step @ WordStep { into: RESULT, .. }] = steps[..] {
+        let steps = self.steps()?;
+        if let [step @ WordStep { then: WordUse::Result, .. }] = steps[..] {
             return Some(WordProgram::Step(step));
         }
         let result = match self.program.results.first() {
             Some(result) => self.operand(*result)?,
             None => WordOperand::word(1),
         };
-        Some(WordProgram::Steps { steps, result })
+        Some(WordProgram::Steps { steps: steps.into(), result })
+    }
+
+    /// The steps, of which a condition that nothing else reads and what it decides are one.
+    fn steps(&self) -> Option<Vec<WordStep>> {
+        let mut steps: Vec<WordStep> = Vec::new();
+        // For each step of the program where it begins.
+        let mut begins = Vec::new();
+        for (at, step) in self.program.steps.iter().enumerate() {
+            begins.push(u32::try_from(steps.len()).ok()?);
+            match step {
+                Step::Compute { into, what } => steps.push(self.computed(*into, what)?),
+                Step::Narrow { by, to, if_none } => {
+                    // Without NULL, what is not false is true.
+                    let wanted = match to {
+                        Truth::True | Truth::NotFalse => true,
+                        Truth::NotTrue => false,
+                        Truth::Null => return None,
+                    };
+                    let then = WordUse::Narrow { wanted, if_not: u32::try_from(*if_none).ok()? };
+                    match steps.last_mut().filter(|_| self.decides_what_is_before(at, *by)) {
+                        Some(last) => last.then = then,
+                        None => {
+                            let (left, right) = (self.operand(*by)?, WordOperand::word(0));
+                            steps.push(WordStep { operation: WordOperation::Same, left, right, then });
+                        }
+                    }
+                }
+                // Nothing is done: the rows are those that there were.
+                Step::Widen | Step::Load { .. } => {}
+            }
+        }
+        begins.push(u32::try_from(steps.len()).ok()?);
+        for step in &mut steps {
+            if let WordUse::Narrow { if_not, .. } = &mut step.then {
+                *if_not = *begins.get(*if_not as usize)?;
+            }
+        }
+        Some(steps)
+    }
+
+    /// Is `by`, which the step at `at` reads, computed by the step before it, for nobody else, whichever way the step is come to?
+    fn decides_what_is_before(&self, at: usize, by: Operand) -> bool {
+        let before = at.checked_sub(1).and_then(|before| self.program.steps.get(before));
+        let is_come_to = |step: &Step| matches!(step, Step::Narrow { if_none, .. } if *if_none == at);
+        matches!((before, by), (Some(Step::Compute { into, .. }), Operand::Taken(read)) if *into == read)
+            && !self.program.steps.iter().any(is_come_to)
     }
 
     fn operand(&self, at: Operand) -> Option<WordOperand> {
@@ -268,31 +324,17 @@ impl WordCompiler<'_> {
         })
     }
 
-    fn step(&self, step: &Step) -> Option<WordStep> {
+    fn computed(&self, into: usize, what: &Computation) -> Option<WordStep> {
         let nothing = WordOperand::word(0);
-        let (into, what) = match step {
-            Step::Compute { into, what } => (*into, what),
-            Step::Narrow { by, to, if_none } => {
-                // Without NULL, what is not false is true.
-                let wanted = match to {
-                    Truth::True | Truth::NotFalse => true,
-                    Truth::NotTrue => false,
-                    Truth::Null => return None,
-                };
-                let operation = WordOperation::Narrow { wanted, if_not: u32::try_from(*if_none).ok()? };
-                return Some(WordStep { operation, into: 0, left: self.operand(*by)?, right: nothing });
-            }
-            // Nothing is done: the rows are those that there were.
-            Step::Widen | Step::Load { .. } => {
-                let operation = WordOperation::Narrow { wanted: true, if_not: 0 };
-                return Some(WordStep { operation, into: 0, left: WordOperand::word(1), right: nothing });
-            }
-        };
         let register = word_register(into)?;
         let (operation, left, right) = match what {
             Computation::Call { operation, args: Operands::Two([l, r]) } => {
                 let operation = match operation {
-                    Operation::Arithmetic { op, wide, .. } => WordOperation::Arithmetic { op: *op, wide: *wide },
+                    Operation::Arithmetic { op: Arithmetic::Plus, wide, .. } => WordOperation::Plus(*wide),
+                    Operation::Arithmetic { op: Arithmetic::Minus, wide, .. } => WordOperation::Minus(*wide),
+                    Operation::Arithmetic { op: Arithmetic::Times, wide, .. } => WordOperation::Times(*wide),
+                    Operation::Arithmetic { op: Arithmetic::Divide, wide, .. } => WordOperation::Divide(*wide),
+                    Operation::Arithmetic { op: Arithmetic::Modulo, wide, .. } => WordOperation::Modulo(*wide),
                     Operation::CompareInt(op) => WordOperation::Compare(*op),
                     _ => return None,
                 };
@@ -318,8 +360,9 @@ impl WordCompiler<'_> {
             Computation::Blend(from) => (WordOperation::Same, self.operand(*from)?, nothing),
             _ => return None,
         };
-        let into = if self.program.written_last == Some(into) { RESULT } else { register };
-        Some(WordStep { operation, into, left, right })
+        let is_result = self.program.written_last == Some(into);
+        let then = if is_result { WordUse::Result } else { WordUse::Register(register) };
+        Some(WordStep { operation, left, right, then })
     }
 }
 
@@ -393,5 +436,11 @@ mod tests {
         assert_eq!(truth(CExpr::And(Box::new([equal(0, 2), equal(0, 1)]))), Some(false));
         assert_eq!(truth(CExpr::Or(Box::new([equal(0, 2), is_null(0), equal(0, 0)]))), Some(true));
         assert_eq!(truth(CExpr::Or(Box::new([equal(0, 2), is_null(0)]))), Some(false));
+        let all = |list: [CExpr; 2]| CExpr::And(Box::new(list));
+        let one_of = |list: [CExpr; 2]| CExpr::Or(Box::new(list));
+        assert_eq!(truth(all([one_of([equal(0, 0), equal(0, 1)]), equal(2, 2)])), Some(true));
+        assert_eq!(truth(all([one_of([equal(0, 0), is_null(0)]), equal(0, 2)])), Some(false));
+        assert_eq!(truth(all([one_of([all([equal(0, 2), equal(0, 1)]), is_null(0)]), equal(0, 0)])), Some(false));
+        assert_eq!(truth(one_of([all([one_of([is_null(1), equal(0, 1)]), equal(0, 0)]), equal(0, 1)])), Some(true));
     }
 }

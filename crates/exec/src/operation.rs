@@ -4,8 +4,7 @@
 
 use super::context::ExecContext;
 use super::{arrays, partition, routine, sqlvalue};
-use kilndb_base::{Error, Result, sqlstate};
-use kilndb_bind::ir::CompareKind;
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::expression::{compare_int, int_of};
 use kilndb_plan::operation::{Operation, SubscriptBounds};
 use kilndb_types::functions::json;
@@ -84,6 +83,11 @@ fn first(args: &mut [Datum]) -> Datum {
     args.first_mut().map(std::mem::take).unwrap_or_default()
 }
 
+/// How two values that are there are ordered ([`Operation::Order`]).
+pub(crate) fn order(ty: Oid, l: &Datum, r: &Datum) -> Datum {
+    Datum::Int4(key::compare(ty, l, r) as i32)
+}
+
 /// Operations that compare values with each other.
 fn compared(operation: &Operation, args: &mut [Datum], cx: &ExecContext<'_>) -> Result<Datum> {
     match operation {
@@ -110,18 +114,7 @@ fn compared(operation: &Operation, args: &mut [Datum], cx: &ExecContext<'_>) -> 
         }
         Operation::Order { ty } => {
             let [l, r] = args else { return Ok(Datum::Null) };
-            Ok(Datum::Int4(key::compare(*ty, l, r) as i32))
-        }
-        Operation::RowOrdered(kind) => {
-            let Some(Datum::Int4(order)) = args.first() else { return Ok(Datum::Null) };
-            Ok(Datum::Bool(match kind {
-                CompareKind::Lt => *order < 0,
-                CompareKind::Le => *order <= 0,
-                CompareKind::Gt => *order > 0,
-                CompareKind::Ge => *order >= 0,
-                CompareKind::Eq => *order == 0,
-                CompareKind::Ne => *order != 0,
-            }))
+            Ok(order(*ty, l, r))
         }
         Operation::ScalarArray { call, any } => {
             let [x, list] = args else { return Ok(Datum::Null) };

@@ -322,6 +322,11 @@ impl<'r> RowRun<'r> {
                 }
                 f(value, *typmod, *explicit, &cx.eval)
             }
+            Computation::Call { operation: Operation::Order { ty }, args: Operands::Two([l, r]) } => {
+                rt.pace.step(cx.park)?;
+                let (l, r) = (self.get(*l, rt), self.get(*r, rt));
+                Ok(if l.is_null() || r.is_null() { Datum::Null } else { operation::order(*ty, l, r) })
+            }
             Computation::Call { operation: Operation::CompareInt(op), args } => Ok(match self.two_integers(args, rt) {
                 [Some(l), Some(r)] => Datum::Bool(compare_int(*op, l, r)),
                 _ => Datum::Null,
@@ -418,11 +423,16 @@ impl<'r> RowRun<'r> {
 /// Does it take no memory of its own?
 #[inline(always)]
 fn is_plain(value: &Datum) -> bool {
-    match value {
-        Datum::Null | Datum::Bool(_) | Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) | Datum::Float8(_) => true,
-        Datum::Numeric(Numeric::Short(_)) => true,
-        _ => false,
-    }
+    matches!(
+        value,
+        Datum::Null
+            | Datum::Bool(_)
+            | Datum::Int2(_)
+            | Datum::Int4(_)
+            | Datum::Int8(_)
+            | Datum::Float8(_)
+            | Datum::Numeric(Numeric::Short(_))
+    )
 }
 
 /// What there is, AND or OR another value.

@@ -227,12 +227,14 @@ pub fn start_kilndb(data: &Path, port: u16, settings: &[&str]) -> io::Result<Ser
 }
 
 /// Starts another build of KilnDB as [`start_kilndb`] does its own. Unless a setting says so, tables are not analyzed by
-/// themselves: plans and views that tests compare would change with time.
+/// themselves: plans and views that tests compare would change with time. KILNDB_SETTINGS may have more settings, with blanks
+/// between them, as `make test-memory` wants.
 pub fn start_program(program: &Path, data: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
     let mut command = Command::new(program);
     command.arg("serve").arg("-D").arg(data).args(["-h", "127.0.0.1", "-p", &port.to_string()]);
     command.args(["-c", "autovacuum=off"]);
-    for setting in settings {
+    let of_environment = std::env::var("KILNDB_SETTINGS").unwrap_or_default();
+    for setting in of_environment.split_whitespace().chain(settings.iter().copied()) {
         command.args(["-c", setting]);
     }
     let log = data.with_extension("log");

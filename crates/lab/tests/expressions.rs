@@ -3,9 +3,10 @@
 //!
 //! With a PostgreSQL to compare with (`make differential`) values and errors must be its own, either those of the same
 //! expression or those with columns for its constants: which of two failing parts is never evaluated follows from what
-//! the planner makes of constants. `KILNDB_SEED` and `KILNDB_SEEDS` say which expressions, a hundred for each seed.
+//! the planner makes of constants. With the build before to compare with (`KILNDB_BEFORE`, its program) they must be
+//! that build's. `KILNDB_SEED` and `KILNDB_SEEDS` say which expressions, a hundred for each seed.
 
-use kilndb_lab::both::{self, BothServers};
+use kilndb_lab::both::{self, BothServers, ComparedServer};
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::random::RowRandom;
 
@@ -229,20 +230,32 @@ fn outcome(client: &mut Client, sql: &str) -> Outcome {
     }
 }
 
-fn check(kilndb: &mut Client, postgres: Option<&mut Client>, seed: u64) -> (usize, usize) {
+/// Panics unless the values of a list of results are those of the server to compare with.
+fn compare(other: &mut Client, compared: ComparedServer, forms: [&str; 2], found: &Outcome) {
+    let listed = |e: &str| format!("select id, {e} from x");
+    let expected = match compared {
+        ComparedServer::Build => vec![outcome(other, &listed(forms[0]))],
+        ComparedServer::Postgres => {
+            // What is constant is computed when PostgreSQL plans, even if no row comes to it.
+            if outcome(other, &format!("select id, {} from x where false", forms[0])).is_err() {
+                return;
+            }
+            forms.iter().map(|e| outcome(other, &listed(e))).collect()
+        }
+    };
+    assert!(expected.contains(found), "{}\n{found:?}\n{expected:?}", listed(forms[0]));
+}
+
+fn check(kilndb: &mut Client, mut other: Option<(ComparedServer, &mut Client)>, seed: u64) -> (usize, usize) {
     let mut random = ExpressionMaker(RowRandom::of_seed(seed));
     let (mut values, mut errors) = (0, 0);
-    let mut postgres = postgres;
     for _ in 0..EXPRESSIONS_OF_SEED {
         let ty = TYPES[random.below(TYPES.len())];
         let [e, of_columns] = written(&random.expression(ty, 3));
         let listed = format!("select id, {e} from x");
         let by_rows = outcome(kilndb, &listed);
-        if let Some(postgres) = &mut postgres {
-            let expected = [&e, &of_columns].map(|e| outcome(postgres, &format!("select id, {e} from x")));
-            // What is constant is computed when PostgreSQL plans, even if no row comes to it.
-            let is_planned = outcome(postgres, &format!("select id, {e} from x where false")).is_ok();
-            assert!(!is_planned || expected.contains(&by_rows), "seed {seed}: {listed}\n{by_rows:?}\n{expected:?}");
+        if let Some((compared, other)) = &mut other {
+            compare(other, *compared, [&e, &of_columns], &by_rows);
         }
         match &by_rows {
             Ok(_) => values += 1,
@@ -281,10 +294,10 @@ fn make_table(client: &mut Client) {
 #[test]
 fn every_way_computes_the_same() {
     let servers = BothServers::start("expressions");
-    let (mut kilndb, mut postgres) = servers.connect(make_table);
+    let (mut kilndb, mut other) = servers.connect(make_table);
     let (mut values, mut errors) = (0, 0);
     for seed in both::seeds(10) {
-        let of_seed = check(&mut kilndb, postgres.as_mut(), seed);
+        let of_seed = check(&mut kilndb, servers.compared().zip(other.as_mut()), seed);
         (values, errors) = (values + of_seed.0, errors + of_seed.1);
     }
     println!("{values} expressions with values, {errors} with errors");
@@ -292,6 +305,6 @@ fn every_way_computes_the_same() {
         values > errors && errors * 50 > values,
         "of {values} expressions with values and {errors} with errors, one kind is rare"
     );
-    drop((kilndb, postgres));
+    drop((kilndb, other));
     servers.stop();
 }

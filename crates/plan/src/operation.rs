@@ -5,7 +5,7 @@
 use super::expression::{Arithmetic, CExpr, Expression, IntOp, RoutineCall, ScalarCall};
 use kilndb_base::Oid;
 use kilndb_base::sync::Arc;
-use kilndb_bind::ir::{CompareKind, SqlValue};
+use kilndb_bind::ir::SqlValue;
 use kilndb_types::cast::CastFn;
 use kilndb_types::functions::{ScalarFn, SessionFunction};
 use kilndb_types::types::KeySubscript;
@@ -68,8 +68,6 @@ pub enum Operation {
     Order {
         ty: Oid,
     },
-    /// What a comparison of rows is once the first pair that differs, or the last one, is ordered so.
-    RowOrdered(CompareKind),
     /// A value compared with all elements of an array.
     ScalarArray {
         call: ScalarCall,
@@ -174,7 +172,6 @@ impl Operation {
             | Operation::InOut { .. }
             | Operation::Typmod { .. }
             | Operation::Order { .. }
-            | Operation::RowOrdered(_)
             | Operation::Field { .. }
             | Operation::Subscript { .. }
             | Operation::JsonSubscript

@@ -6,7 +6,8 @@ use super::expression::{CExpr, CSubscript, IntOp, RowComparison, ScalarCall};
 use super::operation::{Operation, operation_of};
 use super::program::{Computation, ConstantSource, Operand, Operands, Program, ProgramKind, Step, Truth, bounds_of};
 use kilndb_base::Oid;
-use kilndb_types::Datum;
+use kilndb_bind::ir::CompareKind;
+use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 /// What a step computes from its operands: two steps with one key compute the same.
@@ -41,6 +42,18 @@ impl StepKey {
             _ => return None,
         };
         Some(StepKey::Call { function, detail, args: args.clone() })
+    }
+}
+
+/// The comparison of integers that asks the same.
+fn int_op(kind: CompareKind) -> IntOp {
+    match kind {
+        CompareKind::Lt => IntOp::Lt,
+        CompareKind::Le => IntOp::Le,
+        CompareKind::Ge => IntOp::Ge,
+        CompareKind::Gt => IntOp::Gt,
+        CompareKind::Eq => IntOp::Eq,
+        CompareKind::Ne => IntOp::Ne,
     }
 }
 
@@ -327,10 +340,14 @@ impl ProgramBuilder {
     }
     /// Puts the value into a register for the present rows.
     fn blend(&mut self, into: usize, e: &CExpr) -> Option<()> {
-        let wanted = (self.kind == ProgramKind::OneRow).then_some(into);
+        let wanted = self.wanted_for(into);
         let from = self.value_in(e, wanted)?;
         self.blend_from(into, from);
         Some(())
+    }
+    /// For one row what is put into a register is computed in it.
+    fn wanted_for(&self, into: usize) -> Option<usize> {
+        (self.kind == ProgramKind::OneRow).then_some(into)
     }
     fn blend_from(&mut self, into: usize, from: Operand) {
         if from != Operand::Register(into) {
@@ -403,11 +420,16 @@ impl ProgramBuilder {
         let (mut narrowed, count) = (Vec::new(), compared.types.len());
         for (at, ((l, r), ty)) in compared.left.iter().zip(&compared.right).zip(&compared.types).enumerate() {
             let args = self.values([l, r])?;
-            let order = self.call(Operation::Order { ty: *ty }, args, None)?;
-            let decided = self.call(Operation::RowOrdered(compared.kind), Operands::One(order), None)?;
+            // Integers are compared as they are, other values by the number that says how they are ordered.
+            let args = match *ty {
+                oids::INT2 | oids::INT4 | oids::INT8 => args,
+                _ => Operands::Two([self.call(Operation::Order { ty: *ty }, args, None)?, zero]),
+            };
+            let wanted = self.wanted_for(into);
+            let decided = self.call(Operation::CompareInt(int_op(compared.kind)), args.clone(), wanted)?;
             self.blend_from(into, decided);
             if at + 1 < count {
-                let is_equal = self.call(Operation::CompareInt(IntOp::Eq), Operands::Two([order, zero]), None)?;
+                let is_equal = self.call(Operation::CompareInt(IntOp::Eq), args, None)?;
                 narrowed.push(self.narrow(is_equal, Truth::True));
             }
         }

@@ -287,7 +287,11 @@ impl<'r> Run<'r, '_> {
         for statement in list {
             self.current = Some(statement);
             self.step()?;
-            let flow = self.statement(statement)?;
+            let flow = match &statement.kind {
+                // Most statements of loops are assignments, and small enough to feel one call more.
+                StmtKind::Assign { target, expr } => self.assign_expr(*target, expr).map(|()| Flow::Next)?,
+                _ => self.statement(statement)?,
+            };
             if flow != Flow::Next {
                 self.current = outer;
                 return Ok(flow);
@@ -309,7 +313,6 @@ impl<'r> Run<'r, '_> {
 
     fn statement(&mut self, statement: &'r Stmt) -> Result<Flow> {
         match &statement.kind {
-            StmtKind::Assign { target, expr } => self.assign_expr(*target, expr).map(|()| Flow::Next),
             StmtKind::If { arms, otherwise } => self.if_statement(arms, otherwise),
             StmtKind::ForInteger { label, var, lower, upper, step, reverse, body } => {
                 self.for_integer(label.as_deref(), *var, (lower, upper, step.as_ref()), *reverse, body)
