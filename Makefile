@@ -11,7 +11,7 @@ SETUP = ./scripts/setup.sh
 flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
 upper = $(shell echo $(1) | tr a-z A-Z)
 
-.PHONY: run build test test-postgres test-clients differential conformance crash power history simulate runaway bench
+.PHONY: run build test test-postgres test-clients differential memory conformance crash power history simulate runaway bench
 
 run: build
 	@./scripts/client-hint.sh
@@ -51,6 +51,15 @@ differential:
 	cargo build --locked -p kilndb-server
 	KILNDB_DIFFERENTIAL=1 KILNDB_SEED=$(or $(SEED),1) KILNDB_SEEDS=$(or $(SEEDS),20) cargo test --locked -p kilndb-lab --test differential --test expressions
 	KILNDB_SEED=$(or $(SEED),1) KILNDB_SEEDS=$(or $(SEEDS),20) KILNDB_QUESTIONS=$(or $(QUESTIONS),2000) cargo test --locked -p kilndb-lab --test grants
+
+# The files of tests/sql and queries made at random where each sort and hash has little memory: the results are those that there are with more.
+memory:
+	$(SETUP) build test postgres
+	cargo build --locked -p kilndb-server
+	for size in 64kB 1MB 4MB; do \
+		KILNDB_SETTINGS="work_mem=$$size" KILNDB_DIFFERENTIAL=1 KILNDB_SEED=$(or $(SEED),1) KILNDB_SEEDS=$(or $(SEEDS),20) \
+			cargo test --locked -p kilndb-lab --test sql --test differential || exit 1; \
+	done
 
 # PostgreSQL's own regression suite and isolation specs, held against tests/conformance/scores.json: MIRROR= names a git directory or
 # work tree of PostgreSQL's repository with REL_18_STABLE. RECORD=1 writes higher scores.

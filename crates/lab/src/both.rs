@@ -18,55 +18,53 @@ pub fn seeds(count: u64) -> Range<u64> {
     first..first + number("KILNDB_SEEDS", count)
 }
 
-/// What KilnDB is compared with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum ComparedServer {
-    /// If `KILNDB_DIFFERENTIAL` is set.
-    Postgres,
-    /// The build of KilnDB whose program `KILNDB_BEFORE` names.
-    Build,
-}
-
-/// KilnDB, and what it is compared with if there is to be one, each in a folder of its own.
+/// KilnDB, and what it is compared with, each in a folder of its own: PostgreSQL if `KILNDB_DIFFERENTIAL` is set, the build of
+/// KilnDB whose program `KILNDB_BEFORE` names.
 pub struct BothServers {
     kilndb: Server,
-    other: Option<(ComparedServer, Server)>,
-    _folders: [TempDir; 2],
+    postgres: Option<Server>,
+    before: Option<Server>,
+    _folders: [TempDir; 3],
+}
+
+/// A connection to each.
+pub struct BothClients {
+    pub kilndb: Client,
+    pub postgres: Option<Client>,
+    pub before: Option<Client>,
 }
 
 impl BothServers {
     /// Panics if a server does not start.
     pub fn start(name: &str) -> BothServers {
-        let folders = [name.to_string(), format!("{name}-other")].map(|name| TempDir::new(&name).expect("a folder"));
+        let folders =
+            ["", "-postgres", "-before"].map(|kind| TempDir::new(&format!("{name}{kind}")).expect("a folder"));
         let free_port = || process::free_port().expect("a free port");
         let kilndb = process::start_kilndb(&folders[0].path().join("data"), free_port(), &[]).expect("KilnDB");
-        let other = if let Some(program) = std::env::var_os("KILNDB_BEFORE") {
-            let data = folders[1].path().join("data");
-            let build = process::start_program(Path::new(&program), &data, free_port(), &[]).expect("the build before");
-            Some((ComparedServer::Build, build))
-        } else if std::env::var_os("KILNDB_DIFFERENTIAL").is_some() {
-            let postgres = postgres::start(folders[1].path(), free_port(), &[]).expect("PostgreSQL");
-            Some((ComparedServer::Postgres, postgres))
-        } else {
-            None
-        };
-        BothServers { kilndb, other, _folders: folders }
-    }
-    pub fn compared(&self) -> Option<ComparedServer> {
-        self.other.as_ref().map(|(compared, _)| *compared)
+        let is_compared = std::env::var_os("KILNDB_DIFFERENTIAL").is_some();
+        let postgres = is_compared.then(|| postgres::start(folders[1].path(), free_port(), &[]).expect("PostgreSQL"));
+        let before = std::env::var_os("KILNDB_BEFORE").map(|program| {
+            let data = folders[2].path().join("data");
+            process::start_program(Path::new(&program), &data, free_port(), &[]).expect("the build before")
+        });
+        BothServers { kilndb, postgres, before, _folders: folders }
     }
     /// A connection to each, which `prepare` has been at work with.
-    pub fn connect(&self, prepare: impl Fn(&mut Client)) -> (Client, Option<Client>) {
+    pub fn connect(&self, prepare: impl Fn(&mut Client)) -> BothClients {
         let connect = |server: &Server| {
             let mut client = Client::connect(server.address(), "postgres").expect("a connection");
             prepare(&mut client);
             client
         };
-        (connect(&self.kilndb), self.other.as_ref().map(|(_, server)| connect(server)))
+        BothClients {
+            kilndb: connect(&self.kilndb),
+            postgres: self.postgres.as_ref().map(connect),
+            before: self.before.as_ref().map(connect),
+        }
     }
-    /// Ends both. Panics if KilnDB's end is not an orderly one.
+    /// Ends all. Panics if KilnDB's end is not an orderly one.
     pub fn stop(self) {
-        drop(self.other);
+        drop((self.postgres, self.before));
         self.kilndb.stop().expect("an orderly end");
     }
 }

@@ -372,10 +372,10 @@ fn compare(kilndb: &mut Client, postgres: Option<&mut Client>, seed: u64) {
 #[test]
 fn every_way_has_the_same_answer() {
     let servers = BothServers::start("differential");
-    let (mut kilndb, mut postgres) = servers.connect(make_tables);
+    let mut clients = servers.connect(make_tables);
     for seed in both::seeds(2) {
-        compare(&mut kilndb, postgres.as_mut(), seed);
+        compare(&mut clients.kilndb, clients.postgres.as_mut(), seed);
     }
-    drop((kilndb, postgres));
+    drop(clients);
     servers.stop();
 }
