@@ -4,10 +4,9 @@
 
 use super::context::*;
 use super::state::NodeState;
-use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::{Error, Result};
 use kilndb_plan::{CtePlan, Op, PlanNode};
-use kilndb_spill::{RowStore, StoreCursor};
+use kilndb_spill::{KeySet, RowStore, StoreCursor};
 use kilndb_types::key;
 use std::sync::Arc;
 
@@ -19,7 +18,10 @@ pub(crate) struct CteState {
     in_round: bool,
     /// Rows of the previous round.
     working: std::ops::Range<usize>,
-    seen: HashSet<Vec<u8>>,
+    /// The rows that there are, where each may be there once.
+    seen: KeySet,
+    /// Room for a row's key.
+    key: Vec<u8>,
     first_done: bool,
     done: bool,
 }
@@ -91,7 +93,8 @@ fn advance(cte: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()
             recursive: info.recursive.as_ref().map(NodeState::new),
             in_round: false,
             working: 0..0,
-            seen: HashSet::new(),
+            seen: KeySet::new(cx.hash_mem_bytes),
+            key: Vec::new(),
             first_done: false,
             done: false,
         },
@@ -140,11 +143,11 @@ fn take(c: &mut CteState, batch: &Batch, info: &CtePlan, cx: &ExecContext<'_>) -
     for i in 0..batch.rows {
         let row = batch.row(i);
         if distinct {
-            let mut k = Vec::new();
+            c.key.clear();
             for (d, t) in row.iter().zip(&info.types) {
-                key::hash_equal_key(*t, d, &mut k)?;
+                key::hash_equal_key(*t, d, &mut c.key)?;
             }
-            if !c.seen.insert(k) {
+            if !c.seen.insert(&c.key, cx.io())? {
                 continue;
             }
         }

@@ -5,8 +5,8 @@
 //!    them is NULL. One NULL on either side is not enough: `(1, 1) = (2, NULL)` is false.
 //! 3. Any other row is not in the set: false.
 
-use kilndb_base::hash::HashSet;
 use kilndb_base::{Oid, Result};
+use kilndb_spill::{KeySet, SpillIo};
 use kilndb_types::{Datum, key};
 
 /// The components of a row, each as a mark, the length and the bytes of its key; equal rows have equal bytes.
@@ -20,6 +20,10 @@ pub struct RowKey {
 const IS_NULL: [u8; 4] = [0xff; 4];
 
 impl RowKey {
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        (self.components, self.nulls) = (0, 0);
+    }
     pub fn push(&mut self, type_oid: Oid, value: &Datum) -> Result<()> {
         self.components += 1;
         if value.is_null() {
@@ -63,17 +67,21 @@ fn may_be_equal(a: &[u8], b: &[u8]) -> bool {
     })
 }
 
-#[derive(Default)]
 pub(crate) struct NullableRowSet {
-    complete: HashSet<Vec<u8>>,
+    complete: KeySet,
     /// Rows with a NULL, apart because only these can make a row without NULLs a perhaps.
-    partial: HashSet<Vec<u8>>,
+    partial: KeySet,
 }
 
 impl NullableRowSet {
-    pub fn insert(&mut self, row: RowKey) {
+    /// Rows beyond so much memory go to temporary files.
+    pub fn new(budget_bytes: usize) -> NullableRowSet {
+        NullableRowSet { complete: KeySet::new(budget_bytes / 4 * 3), partial: KeySet::new(budget_bytes / 4) }
+    }
+    pub fn insert(&mut self, row: &RowKey, io: SpillIo<'_>) -> Result<()> {
         let set = if row.nulls == 0 { &mut self.complete } else { &mut self.partial };
-        set.insert(row.bytes);
+        set.insert(&row.bytes, io)?;
+        Ok(())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -81,18 +89,18 @@ impl NullableRowSet {
     }
 
     /// Is `row` in the set? `None` is SQL's NULL.
-    pub fn contains(&self, row: &RowKey) -> Option<bool> {
-        let perhaps = |set: &HashSet<Vec<u8>>| set.iter().any(|other| may_be_equal(&row.bytes, other));
-        if row.nulls == 0 && self.complete.contains(&row.bytes) {
-            return Some(true);
+    pub fn contains(&mut self, row: &RowKey, io: SpillIo<'_>) -> Result<Option<bool>> {
+        if row.nulls == 0 && self.complete.contains(&row.bytes, io)? {
+            return Ok(Some(true));
         }
         // A row of nothing but NULLs differs from no other row.
         if row.nulls == row.components && !self.is_empty() {
-            return None;
+            return Ok(None);
         }
-        if perhaps(&self.partial) || row.nulls > 0 && perhaps(&self.complete) {
-            return None;
+        let perhaps = |other: &[u8]| may_be_equal(&row.bytes, other);
+        if self.partial.any(perhaps, io)? || row.nulls > 0 && self.complete.any(perhaps, io)? {
+            return Ok(None);
         }
-        Some(false)
+        Ok(Some(false))
     }
 }

@@ -8,6 +8,7 @@ use super::null_rows::{NullableRowSet, RowKey};
 use super::state::NodeState;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::expression::{CExpr, ExistsTable, Expression, SubPlanKind, SubPlanUse, expressions};
+use kilndb_spill::{RowStore, StoreCursor};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ pub(crate) struct SubplanState {
     state: NodeState,
     started: bool,
     cached: Option<Datum>,
-    rows: Option<Vec<Vec<Datum>>>,
+    rows: Option<RowStore>,
     set: Option<NullableRowSet>,
     table: ExistsTableState,
 }
@@ -213,6 +214,17 @@ fn all_rows(
     Ok(rows)
 }
 
+/// All rows, those that memory has no room for in a file.
+fn kept_rows(st: &mut SubplanState, width: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<RowStore> {
+    let (mut rows, mut b) = (RowStore::new(width, cx.work_mem_bytes), Batch::new(width));
+    while st.state.fill(&mut b, rt, cx)? {
+        for i in 0..b.rows {
+            rows.push(b.row(i), cx.io())?;
+        }
+    }
+    Ok(rows)
+}
+
 fn test(
     s: &SubPlanUse,
     values: Vec<Datum>,
@@ -245,13 +257,15 @@ fn quantified(
         Some(r) if s.cacheable => r,
         _ => {
             restart(st, rt);
-            all_rows(st, width, rt, cx)?
+            kept_rows(st, width, rt, cx)?
         }
     };
     let mut null = false;
     let mut decided = None;
-    for r in &rows {
-        match test(s, r.clone(), row, rt, cx)? {
+    let mut cursor = StoreCursor::default();
+    for n in 0..rows.len() {
+        let values = rows.row(n, &mut cursor, cx.io())?.to_vec();
+        match test(s, values, row, rt, cx)? {
             Datum::Bool(b) if b == any => {
                 decided = Some(Datum::Bool(any));
                 break;
@@ -275,22 +289,26 @@ fn hashed(
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Datum> {
+    let mut key = RowKey::default();
     if st.set.is_none() {
         restart(st, rt);
-        let mut set = NullableRowSet::default();
-        for r in all_rows(st, width, rt, cx)? {
-            let mut key = RowKey::default();
-            for (_, column, ty) in keys {
-                key.push(*ty, r.get(*column).unwrap_or(&Datum::Null))?;
+        let (mut set, mut b) = (NullableRowSet::new(cx.hash_mem_bytes), Batch::new(width));
+        while st.state.fill(&mut b, rt, cx)? {
+            for i in 0..b.rows {
+                let values = b.row(i);
+                key.clear();
+                for (_, column, ty) in keys {
+                    key.push(*ty, values.get(*column).unwrap_or(&Datum::Null))?;
+                }
+                set.insert(&key, cx.io())?;
             }
-            set.insert(key);
         }
         st.set = Some(set);
     }
-    let Some(set) = st.set.as_ref().filter(|set| !set.is_empty()) else { return Ok(Datum::Bool(false)) };
-    let mut left = RowKey::default();
+    let Some(set) = st.set.as_mut().filter(|set| !set.is_empty()) else { return Ok(Datum::Bool(false)) };
+    key.clear();
     for (e, _, ty) in keys {
-        left.push(*ty, &e.eval(row, rt, cx)?)?;
+        key.push(*ty, &e.eval(row, rt, cx)?)?;
     }
-    Ok(set.contains(&left).map_or(Datum::Null, Datum::Bool))
+    Ok(set.contains(&key, cx.io())?.map_or(Datum::Null, Datum::Bool))
 }

@@ -1,4 +1,4 @@
-//! Rows that do not fit in memory: temporary files, partitions by hash, sorting, kept rows.
+//! Rows that do not fit in memory: temporary files, partitions by hash, sorting, kept rows, sets of keys.
 //! docs/decisions/0007-spilling.md says which operations use what.
 //!
 //! Invariants
@@ -10,12 +10,14 @@
 
 mod file;
 mod hash;
+mod key_set;
 mod partition;
 mod sorter;
 mod store;
 
 pub use file::{RemovedFile, STEP_BYTES, SpillCursor, SpillFile, SpillIo, TempSpace};
 pub use hash::ByteHasher;
+pub use key_set::KeySet;
 pub use partition::SpillPartitions;
 pub use sorter::Sorter;
 pub use store::{RowStore, StoreCursor};
