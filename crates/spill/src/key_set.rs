@@ -23,6 +23,9 @@ const BLOCK_BYTES: usize = 4096;
 const HASH_BYTES: usize = 8;
 /// What a key in memory takes besides its bytes: its vector, its place in the table, the allocation.
 const KEY_OVERHEAD_BYTES: usize = 56;
+/// Keys are dealt out by the first bits of their hashes before they are sorted, so that others get their turn in between.
+const BUCKET_BITS: u32 = 8;
+const KEYS_PER_CHECKPOINT: usize = 16 * 1024;
 /// The least memory that is filled before a run is written.
 const BUDGET_BYTES_MIN: usize = 16 * 1024;
 
@@ -169,18 +172,28 @@ impl KeySet {
 
     /// Moves the keys in memory to a run.
     fn write_run(&mut self, io: SpillIo<'_>) -> Result<()> {
-        let mut keys: Vec<(u64, Vec<u8>)> = self.memory.drain().map(|key| (hash(&key), key)).collect();
+        let mut buckets: Vec<Vec<(u64, Vec<u8>)>> = (0..1 << BUCKET_BITS).map(|_| Vec::new()).collect();
+        for (n, key) in self.memory.drain().enumerate() {
+            if n % KEYS_PER_CHECKPOINT == 0 {
+                io.park.checkpoint()?;
+            }
+            let hash = hash(&key);
+            buckets[(hash >> (u64::BITS - BUCKET_BITS)) as usize].push((hash, key));
+        }
         self.used_bytes = 0;
-        keys.sort_unstable();
         let mut run = KeyRun::new();
         let (mut record_key, mut record) = (Vec::new(), Vec::new());
-        for (hash, key) in keys {
-            record_key.clear();
-            record_key.extend_from_slice(&hash.to_be_bytes());
-            record_key.extend_from_slice(&key);
-            record.clear();
-            append_record(&mut record, &record_key, &[])?;
-            run.push(hash, &record, io)?;
+        for mut bucket in buckets {
+            io.park.checkpoint()?;
+            bucket.sort_unstable();
+            for (hash, key) in bucket {
+                record_key.clear();
+                record_key.extend_from_slice(&hash.to_be_bytes());
+                record_key.extend_from_slice(&key);
+                record.clear();
+                append_record(&mut record, &record_key, &[])?;
+                run.push(hash, &record, io)?;
+            }
         }
         run.file.finish(io)?;
         while let Some(before) = self.runs.pop_if(|before| before.file.records <= 2 * run.file.records) {
