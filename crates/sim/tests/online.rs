@@ -379,6 +379,11 @@ fn keys_and_references_get_wider_beside_the_load() {
                 }
             });
             std::thread::sleep(Duration::from_millis(1700 + 413 * (round % 5)));
+            // A slow machine has not come to two changes by then.
+            let begin = Instant::now();
+            while round == 0 && changed.load(Ordering::SeqCst) < 2 && begin.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(50));
+            }
             drop(guard);
         });
         server.kill().expect("the server is gone");
