@@ -104,6 +104,20 @@ pub enum BoolTestKind {
     NotUnknown,
 }
 
+impl BoolTestKind {
+    /// Is the test met by a value? None: NULL.
+    pub fn is_met_by(self, value: Option<bool>) -> bool {
+        match self {
+            BoolTestKind::True => value == Some(true),
+            BoolTestKind::NotTrue => value != Some(true),
+            BoolTestKind::False => value == Some(false),
+            BoolTestKind::NotFalse => value != Some(false),
+            BoolTestKind::Unknown => value.is_none(),
+            BoolTestKind::NotUnknown => value.is_some(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompareKind {
     Lt,

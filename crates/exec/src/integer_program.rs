@@ -104,12 +104,10 @@ struct WordOperand {
 
 #[derive(Clone, Copy)]
 enum WordOperation {
-    /// Arithmetic, of int8 or of int4.
-    Plus(bool),
-    Minus(bool),
-    Times(bool),
-    Divide(bool),
-    Modulo(bool),
+    Arithmetic {
+        op: Arithmetic,
+        wide: bool,
+    },
     Compare(IntOp),
     And,
     Or,
@@ -216,11 +214,7 @@ impl WordOperation {
         let left = |values| left.get(registers, values);
         let right = |values| right.get(registers, values);
         Some(match self {
-            WordOperation::Plus(wide) => Arithmetic::Plus.within(wide, left(values)?, right(values)?)?,
-            WordOperation::Minus(wide) => Arithmetic::Minus.within(wide, left(values)?, right(values)?)?,
-            WordOperation::Times(wide) => Arithmetic::Times.within(wide, left(values)?, right(values)?)?,
-            WordOperation::Divide(wide) => Arithmetic::Divide.within(wide, left(values)?, right(values)?)?,
-            WordOperation::Modulo(wide) => Arithmetic::Modulo.within(wide, left(values)?, right(values)?)?,
+            WordOperation::Arithmetic { op, wide } => op.within(wide, left(values)?, right(values)?)?,
             WordOperation::Compare(op) => i64::from(compare_int(op, left(values)?, right(values)?)),
             WordOperation::And => left(values)? & right(values)?,
             WordOperation::Or => left(values)? | right(values)?,
@@ -330,11 +324,7 @@ impl WordCompiler<'_> {
         let (operation, left, right) = match what {
             Computation::Call { operation, args: Operands::Two([l, r]) } => {
                 let operation = match operation {
-                    Operation::Arithmetic { op: Arithmetic::Plus, wide, .. } => WordOperation::Plus(*wide),
-                    Operation::Arithmetic { op: Arithmetic::Minus, wide, .. } => WordOperation::Minus(*wide),
-                    Operation::Arithmetic { op: Arithmetic::Times, wide, .. } => WordOperation::Times(*wide),
-                    Operation::Arithmetic { op: Arithmetic::Divide, wide, .. } => WordOperation::Divide(*wide),
-                    Operation::Arithmetic { op: Arithmetic::Modulo, wide, .. } => WordOperation::Modulo(*wide),
+                    Operation::Arithmetic { op, wide, .. } => WordOperation::Arithmetic { op: *op, wide: *wide },
                     Operation::CompareInt(op) => WordOperation::Compare(*op),
                     _ => return None,
                 };

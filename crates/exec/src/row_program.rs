@@ -15,7 +15,6 @@ use super::context::{ExecContext, RunState};
 use super::expr::Evaluate;
 use super::operation::{self, of_elements, of_one};
 use kilndb_base::{Error, Result};
-use kilndb_bind::ir::BoolTestKind;
 use kilndb_plan::expression::{compare_int, int_of};
 use kilndb_plan::operation::Operation;
 use kilndb_plan::program::{Computation, ConstantSource, Operand, Operands, Program, Step, Truth};
@@ -385,7 +384,7 @@ impl<'r> RowRun<'r> {
                 _ => Datum::Null,
             },
             Computation::IsNull { arg, negated } => Datum::Bool(self.get(*arg, rt).is_null() != *negated),
-            Computation::BoolTest { arg, test } => Datum::Bool(bool_test(self.get(*arg, rt), *test)),
+            Computation::BoolTest { arg, test } => Datum::Bool(test.is_met_by(truth(self.get(*arg, rt)))),
             Computation::InSet { arg, ty, set, has_null, negated } => {
                 rt.pace.step(cx.park)?;
                 let arg = self.get(*arg, rt);
@@ -435,13 +434,18 @@ fn is_plain(value: &Datum) -> bool {
     )
 }
 
+/// None: NULL.
+#[inline(always)]
+fn truth(value: &Datum) -> Option<bool> {
+    match value {
+        Datum::Bool(v) => Some(*v),
+        _ => None,
+    }
+}
+
 /// What there is, AND or OR another value.
 #[inline(always)]
 fn join(is_and: bool, there: &Datum, from: &Datum) -> Option<bool> {
-    let truth = |value: &Datum| match value {
-        Datum::Bool(v) => Some(*v),
-        _ => None,
-    };
     match (truth(there), truth(from)) {
         // One of them decides.
         (Some(v), _) | (_, Some(v)) if v != is_and => Some(v),
@@ -458,20 +462,5 @@ fn is_so(value: &Datum, to: Truth) -> bool {
         Truth::NotTrue => !matches!(value, Datum::Bool(true)),
         Truth::NotFalse => !matches!(value, Datum::Bool(false)),
         Truth::Null => value.is_null(),
-    }
-}
-
-fn bool_test(value: &Datum, test: BoolTestKind) -> bool {
-    let value = match value {
-        Datum::Bool(v) => Some(*v),
-        _ => None,
-    };
-    match test {
-        BoolTestKind::True => value == Some(true),
-        BoolTestKind::NotTrue => value != Some(true),
-        BoolTestKind::False => value == Some(false),
-        BoolTestKind::NotFalse => value != Some(false),
-        BoolTestKind::Unknown => value.is_none(),
-        BoolTestKind::NotUnknown => value.is_some(),
     }
 }

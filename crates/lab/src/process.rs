@@ -228,7 +228,7 @@ pub fn start_kilndb(data: &Path, port: u16, settings: &[&str]) -> io::Result<Ser
 
 /// Starts another build of KilnDB as [`start_kilndb`] does its own. Unless a setting says so, tables are not analyzed by
 /// themselves: plans and views that tests compare would change with time. KILNDB_SETTINGS may have more settings, with blanks
-/// between them, as `make test-memory` wants.
+/// between them, as `make memory` has them.
 pub fn start_program(program: &Path, data: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
     let mut command = Command::new(program);
     command.arg("serve").arg("-D").arg(data).args(["-h", "127.0.0.1", "-p", &port.to_string()]);

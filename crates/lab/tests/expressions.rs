@@ -4,7 +4,8 @@
 //! With a PostgreSQL to compare with (`make differential`) values and errors must be its own, either those of the same
 //! expression or those with columns for its constants: which of two failing parts is never evaluated follows from what
 //! the planner makes of constants. With the build before to compare with (`KILNDB_BEFORE`, its program) they must be
-//! that build's; where they are not, PostgreSQL says which are right, if it is there as well. `KILNDB_SEED` and `KILNDB_SEEDS` say which expressions, a hundred for each seed.
+//! that build's; where they are not, PostgreSQL says which are right, if it is there as well. `KILNDB_SEED` and
+//! `KILNDB_SEEDS` say which expressions, a hundred for each seed.
 
 use kilndb_lab::both::{self, BothClients, BothServers};
 use kilndb_lab::client::{Client, ClientError};
@@ -231,11 +232,11 @@ fn outcome(client: &mut Client, sql: &str) -> Outcome {
 }
 
 /// Panics unless the values of a list of results are PostgreSQL's, with constants or with columns that have them.
-fn compare_with_postgres(postgres: &mut Client, forms: [&str; 2], found: &Outcome) {
+fn compare_with_postgres(postgres: &mut Client, seed: u64, forms: [&str; 2], found: &Outcome) {
     let expected = forms.map(|e| outcome(postgres, &format!("select id, {e} from x")));
     // What is constant is computed when PostgreSQL plans, even if no row comes to it.
     let is_planned = outcome(postgres, &format!("select id, {} from x where false", forms[0])).is_ok();
-    assert!(!is_planned || expected.contains(found), "{}\n{found:?}\n{expected:?}", forms[0]);
+    assert!(!is_planned || expected.contains(found), "seed {seed}: {}\n{found:?}\n{expected:?}", forms[0]);
 }
 
 fn check(clients: &mut BothClients, seed: u64) -> (usize, usize) {
@@ -250,7 +251,7 @@ fn check(clients: &mut BothClients, seed: u64) -> (usize, usize) {
         let of_before = before.as_mut().map(|before| outcome(before, &listed));
         match (postgres.as_mut(), of_before) {
             (_, Some(of_before)) if of_before == by_rows => {}
-            (Some(postgres), _) => compare_with_postgres(postgres, [&e, &of_columns], &by_rows),
+            (Some(postgres), _) => compare_with_postgres(postgres, seed, [&e, &of_columns], &by_rows),
             (None, Some(of_before)) => panic!("seed {seed}: {listed}\n{by_rows:?}\n{of_before:?}"),
             (None, None) => {}
         }

@@ -416,14 +416,16 @@ impl ProgramBuilder {
     /// The first pair of values that differ decides; those behind it are not computed.
     fn row_comparison(&mut self, compared: &RowComparison, wanted: Option<usize>) -> Option<Operand> {
         let into = self.begin(wanted);
-        let zero = self.constant(ConstantSource::Value(Datum::Int4(0)))?;
         let (mut narrowed, count) = (Vec::new(), compared.types.len());
         for (at, ((l, r), ty)) in compared.left.iter().zip(&compared.right).zip(&compared.types).enumerate() {
             let args = self.values([l, r])?;
             // Integers are compared as they are, other values by the number that says how they are ordered.
             let args = match *ty {
                 oids::INT2 | oids::INT4 | oids::INT8 => args,
-                _ => Operands::Two([self.call(Operation::Order { ty: *ty }, args, None)?, zero]),
+                _ => {
+                    let order = self.call(Operation::Order { ty: *ty }, args, None)?;
+                    Operands::Two([order, self.constant(ConstantSource::Value(Datum::Int4(0)))?])
+                }
             };
             let wanted = self.wanted_for(into);
             let decided = self.call(Operation::CompareInt(int_op(compared.kind)), args.clone(), wanted)?;

@@ -6,6 +6,14 @@ use std::hash::Hasher;
 #[derive(Default)]
 pub struct ByteHasher(u64);
 
+impl ByteHasher {
+    pub(crate) fn hash_of(key: &[u8]) -> u64 {
+        let mut hasher = ByteHasher::default();
+        hasher.write(key);
+        hasher.finish()
+    }
+}
+
 impl Hasher for ByteHasher {
     fn finish(&self) -> u64 {
         self.0 ^ (self.0 >> 29)

@@ -16,7 +16,6 @@ use super::file::{SpillCursor, SpillFile, SpillIo, append_record};
 use super::hash::ByteHasher;
 use kilndb_base::Result;
 use kilndb_base::hash::{HashSet, HashSetExt};
-use std::hash::Hasher;
 
 /// The bytes of a run that a look-up reads at a time.
 const BLOCK_BYTES: usize = 4096;
@@ -43,12 +42,6 @@ struct KeyRun {
     file: SpillFile,
     /// Of each block the hash of its first record, and where that begins.
     blocks: Vec<(u64, u64)>,
-}
-
-fn hash(key: &[u8]) -> u64 {
-    let mut hasher = ByteHasher::default();
-    hasher.write(key);
-    hasher.finish()
 }
 
 /// A record's hash and key.
@@ -146,7 +139,7 @@ impl KeySet {
         if self.runs.is_empty() {
             return Ok(false);
         }
-        let hash = hash(key);
+        let hash = ByteHasher::hash_of(key);
         for run in &self.runs {
             if run.contains(hash, key, &mut self.cursor, io)? {
                 return Ok(true);
@@ -177,7 +170,7 @@ impl KeySet {
             if n % KEYS_PER_CHECKPOINT == 0 {
                 io.park.checkpoint()?;
             }
-            let hash = hash(&key);
+            let hash = ByteHasher::hash_of(&key);
             buckets[(hash >> (u64::BITS - BUCKET_BITS)) as usize].push((hash, key));
         }
         self.used_bytes = 0;
@@ -273,7 +266,7 @@ mod tests {
             key.extend_from_slice(&after_first.rotate_left(5).to_le_bytes());
             key
         };
-        assert_eq!(hash(&colliding(1)), hash(&colliding(2)));
+        assert_eq!(ByteHasher::hash_of(&colliding(1)), ByteHasher::hash_of(&colliding(2)));
         with_io("hash", |io| {
             let mut set = KeySet::new(0);
             for n in 0..3000 {

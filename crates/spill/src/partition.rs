@@ -4,7 +4,6 @@ use super::file::{SpillFile, SpillIo};
 use super::hash::ByteHasher;
 use kilndb_base::Result;
 use kilndb_types::Datum;
-use std::hash::Hasher;
 
 /// How many bits of a hash say which partition it is.
 const BITS: u32 = 4;
@@ -21,9 +20,7 @@ pub struct SpillPartitions {
 
 /// The partition that a key belongs to, so many bits. Levels are independent of each other, and of the order in hash tables.
 fn number(key: &[u8], level: u32, bits: u32) -> usize {
-    let mut hasher = ByteHasher::default();
-    hasher.write(key);
-    let mut h = hasher.finish().wrapping_add(u64::from(level + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut h = ByteHasher::hash_of(key).wrapping_add(u64::from(level + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     (h >> (u64::BITS - bits)) as usize

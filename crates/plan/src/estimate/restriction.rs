@@ -460,14 +460,7 @@ pub(super) fn evaluated_row(e: &CExpr, eval: Option<&EvalContext<'_>>, row: &[Da
                 Datum::Bool(b) => Some(b),
                 _ => None,
             };
-            Some(Datum::Bool(match test {
-                BoolTestKind::True => value == Some(true),
-                BoolTestKind::NotTrue => value != Some(true),
-                BoolTestKind::False => value == Some(false),
-                BoolTestKind::NotFalse => value != Some(false),
-                BoolTestKind::Unknown => value.is_none(),
-                BoolTestKind::NotUnknown => value.is_some(),
-            }))
+            Some(Datum::Bool(test.is_met_by(value)))
         }
         CExpr::And(list) => all_of(list.iter().map(of), false),
         CExpr::Or(list) => all_of(list.iter().map(of), true),

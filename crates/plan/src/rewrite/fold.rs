@@ -78,7 +78,7 @@ impl<'a> Rewriter<'a> {
             }
             ExprKind::BoolTest { arg, test } => {
                 if arg.as_const().is_some() {
-                    let result = test_of(*test, as_bool(arg));
+                    let result = test.is_met_by(as_bool(arg));
                     set_constant(e, Datum::Bool(result));
                 }
                 Ok(())
@@ -361,17 +361,6 @@ fn opposite(test: BoolTestKind) -> BoolTestKind {
         BoolTestKind::NotFalse => BoolTestKind::False,
         BoolTestKind::Unknown => BoolTestKind::NotUnknown,
         BoolTestKind::NotUnknown => BoolTestKind::Unknown,
-    }
-}
-
-fn test_of(test: BoolTestKind, value: Option<bool>) -> bool {
-    match test {
-        BoolTestKind::True => value == Some(true),
-        BoolTestKind::NotTrue => value != Some(true),
-        BoolTestKind::False => value == Some(false),
-        BoolTestKind::NotFalse => value != Some(false),
-        BoolTestKind::Unknown => value.is_none(),
-        BoolTestKind::NotUnknown => value.is_some(),
     }
 }
 

@@ -289,7 +289,10 @@ impl<'r> Run<'r, '_> {
             self.step()?;
             let flow = match &statement.kind {
                 // Most statements of loops are assignments, and small enough to feel one call more.
-                StmtKind::Assign { target, expr } => self.assign_expr(*target, expr).map(|()| Flow::Next)?,
+                StmtKind::Assign { target, expr } => {
+                    self.assign_expr(*target, expr)?;
+                    Flow::Next
+                }
                 _ => self.statement(statement)?,
             };
             if flow != Flow::Next {
