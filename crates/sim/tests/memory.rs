@@ -62,7 +62,21 @@ const GREEDY: &[&str] = &[
     "select array_length(string_to_array(repeat('x,', 50000000), null), 1)",
     "select array_length(regexp_split_to_array(repeat('a,', 30000000), ','), 1)",
     "select array_length(array_fill(1, array[100000000]), 1)",
-    "select 1 where 5 not in (select g + 10 from generate_series(1, 20000000) g)",
+];
+
+/// What goes to files instead of growing: each of these wants more than the limit if its keys stay in memory.
+const SPILLING: &[(&str, i64)] = &[
+    (
+        "select count(*) from generate_series(1, 10) o
+         where repeat('x', 600) || o not in (select repeat('x', 600) || g + 5 from generate_series(1, 700000) g)",
+        5,
+    ),
+    (
+        "with recursive r(n, x) as (select g, repeat('x', 600) from generate_series(1, 700000) g
+                                   union select n / 2, x from r where n > 1)
+         select count(*) from r",
+        700_000,
+    ),
 ];
 
 #[test]
@@ -101,6 +115,18 @@ fn who_wants_too_much_is_refused_and_the_memory_goes_back() {
         idle = bench.size_mb("VmRSS:");
     }
     assert!(idle <= BUFFERS_MB + BESIDE_MB, "{idle} MB stay with an idle server");
+    bench.stop();
+}
+
+#[test]
+fn sets_of_keys_that_do_not_fit_answer_from_files() {
+    let bench = Bench::start("memory-sets");
+    let mut client = bench.connect();
+    for (sql, answer) in SPILLING {
+        assert_eq!(client.integer(sql).expect("an answer"), *answer, "{sql}");
+    }
+    let peak = bench.size_mb("VmHWM:");
+    assert!(peak < LIMIT_MB + BESIDE_MB, "{peak} MB");
     bench.stop();
 }
 

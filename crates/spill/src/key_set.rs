@@ -1,8 +1,9 @@
 //! Sets of keys: in memory as long as they fit, the others in runs on disk that are looked up.
 //!
-//! A run has its keys in the order of their hashes, and for each block of it the first hash and the place. A look-up reads one
-//! block of each run (more only where a hash comes again and again, or a key is longer than a block). When a run is not larger
-//! than twice the one that follows, both become one: so there are few of them, and each key is written few times.
+//! A run has its keys in the order of their hashes, and for each block of it the first hash and the place. A look-up asks each
+//! run's filter and reads one block of each run that may have the key (more only where a hash comes again and again, or a key
+//! is longer than a block). When a run is not larger than twice the one that follows, both become one: so there are few of
+//! them, and each key is written few times.
 //!
 //! Invariants
 //! 1. A key is in memory or in one run, once.
@@ -14,11 +15,14 @@
 
 use super::file::{SpillCursor, SpillFile, SpillIo, append_record};
 use super::hash::ByteHasher;
+use super::key_filter::KeyFilter;
 use kilndb_base::Result;
 use kilndb_base::hash::{HashSet, HashSetExt};
 
 /// The bytes of a run that a look-up reads at a time.
-const BLOCK_BYTES: usize = 4096;
+const BLOCK_BYTES: usize = 1024;
+/// The bytes that a run is written in, and read in from its begin to its end.
+const SCAN_BYTES: usize = 16 * 1024;
 const HASH_BYTES: usize = 8;
 /// What a key in memory takes besides its bytes: its vector, its place in the table, the allocation.
 const KEY_OVERHEAD_BYTES: usize = 56;
@@ -34,6 +38,7 @@ pub struct KeySet {
     budget_bytes: usize,
     /// The older ones first, each larger than twice the next.
     runs: Vec<KeyRun>,
+    /// Of a look-up.
     cursor: SpillCursor,
 }
 
@@ -42,6 +47,7 @@ struct KeyRun {
     file: SpillFile,
     /// Of each block the hash of its first record, and where that begins.
     blocks: Vec<(u64, u64)>,
+    filter: KeyFilter,
 }
 
 /// A record's hash and key.
@@ -53,8 +59,10 @@ fn parts(record_key: &[u8]) -> (u64, &[u8]) {
 }
 
 impl KeyRun {
-    fn new() -> KeyRun {
-        KeyRun { file: SpillFile::new(BLOCK_BYTES * 4), blocks: Vec::new() }
+    /// A run that so many keys will be added to.
+    fn new(keys: usize, filter_limit_bytes: usize) -> KeyRun {
+        let filter = KeyFilter::new(keys, filter_limit_bytes);
+        KeyRun { file: SpillFile::new(SCAN_BYTES), blocks: Vec::new(), filter }
     }
     /// Adds a record, whose hash is not below the last one's.
     fn push(&mut self, hash: u64, record: &[u8], io: SpillIo<'_>) -> Result<()> {
@@ -62,9 +70,13 @@ impl KeyRun {
         if self.blocks.last().is_none_or(|(_, begin)| at >= begin + BLOCK_BYTES as u64) {
             self.blocks.push((hash, at));
         }
+        self.filter.add(hash);
         self.file.push_record(record, io)
     }
     fn contains(&self, hash: u64, key: &[u8], cursor: &mut SpillCursor, io: SpillIo<'_>) -> Result<bool> {
+        if !self.filter.may_contain(hash) {
+            return Ok(false);
+        }
         // Records of this hash may begin in the block before the first that begins with it.
         let behind = self.blocks.partition_point(|(first, _)| *first < hash);
         let Some((first, begin)) = self.blocks.get(behind.saturating_sub(1)) else { return Ok(false) };
@@ -84,10 +96,9 @@ impl KeyRun {
         Ok(false)
     }
     /// Both runs as one.
-    fn merged(self, other: KeyRun, io: SpillIo<'_>) -> Result<KeyRun> {
-        let mut all = KeyRun::new();
-        let mut sides =
-            [(self.file, SpillCursor::new(BLOCK_BYTES * 4)), (other.file, SpillCursor::new(BLOCK_BYTES * 4))];
+    fn merged(self, other: KeyRun, filter_limit_bytes: usize, io: SpillIo<'_>) -> Result<KeyRun> {
+        let mut all = KeyRun::new((self.file.records + other.file.records) as usize, filter_limit_bytes);
+        let mut sides = [(self.file, SpillCursor::new(SCAN_BYTES)), (other.file, SpillCursor::new(SCAN_BYTES))];
         let mut heads = [None, None];
         for ((file, cursor), head) in sides.iter_mut().zip(&mut heads) {
             *head = cursor.advance(file, io)?.then(|| parts(cursor.key()).0);
@@ -153,9 +164,9 @@ impl KeySet {
             return Ok(true);
         }
         for run in &self.runs {
-            self.cursor.seek(0);
-            while self.cursor.advance(&run.file, io)? {
-                if is_so(parts(self.cursor.key()).1) {
+            let mut cursor = SpillCursor::new(SCAN_BYTES);
+            while cursor.advance(&run.file, io)? {
+                if is_so(parts(cursor.key()).1) {
                     return Ok(true);
                 }
             }
@@ -165,6 +176,9 @@ impl KeySet {
 
     /// Moves the keys in memory to a run.
     fn write_run(&mut self, io: SpillIo<'_>) -> Result<()> {
+        // Each run is larger than twice the next: together the filters take at most as much as the keys in memory.
+        let filter_limit_bytes = self.budget_bytes / 2;
+        let mut run = KeyRun::new(self.memory.len(), filter_limit_bytes);
         let mut buckets: Vec<Vec<(u64, Vec<u8>)>> = (0..1 << BUCKET_BITS).map(|_| Vec::new()).collect();
         for (n, key) in self.memory.drain().enumerate() {
             if n % KEYS_PER_CHECKPOINT == 0 {
@@ -174,7 +188,6 @@ impl KeySet {
             buckets[(hash >> (u64::BITS - BUCKET_BITS)) as usize].push((hash, key));
         }
         self.used_bytes = 0;
-        let mut run = KeyRun::new();
         let (mut record_key, mut record) = (Vec::new(), Vec::new());
         for mut bucket in buckets {
             io.park.checkpoint()?;
@@ -190,7 +203,7 @@ impl KeySet {
         }
         run.file.finish(io)?;
         while let Some(before) = self.runs.pop_if(|before| before.file.records <= 2 * run.file.records) {
-            run = before.merged(run, io)?;
+            run = before.merged(run, filter_limit_bytes, io)?;
         }
         self.runs.push(run);
         Ok(())

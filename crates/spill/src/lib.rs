@@ -10,6 +10,7 @@
 
 mod file;
 mod hash;
+mod key_filter;
 mod key_set;
 mod partition;
 mod sorter;
