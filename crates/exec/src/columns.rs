@@ -81,7 +81,7 @@ pub(crate) struct RowInput {
 
 impl RowInput {
     /// The next rows of all of the input, at most `max` where one thread reads it, for the node with the number `consumer`. False:
-    /// there are no more.
+    /// there are no more, and none are in `rows`.
     pub fn fill(
         &mut self,
         (rows, max): (&mut Batch, usize),
@@ -98,7 +98,11 @@ impl RowInput {
             self.morsels = BatchMorsels::begin((node, &vec![true; width], consumer), fill, rt, cx)?;
         }
         if let Some(morsels) = &mut self.morsels {
-            return morsels.next(rows, node, rt, cx);
+            let is_filled = morsels.next(rows, node, rt, cx)?;
+            if !is_filled {
+                rows.clear();
+            }
+            return Ok(is_filled);
         }
         rows.max = max;
         fill_rows(node, (rows, &mut self.columns), rt, cx)

@@ -443,9 +443,17 @@ pub trait RowSource {
     fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()>;
     /// Writes rows to columns, which have [`SOURCE_ROWS`] positions, from the first on. Returns how many; 0 at the end. What
     /// fails behind a row is told by the next call, since an error in that row comes first.
-    fn fill_columns(&mut self, columns: &mut [Vector], eval: &EvalContext<'_>) -> Result<usize>;
+    fn fill_columns(&mut self, columns: &mut [Vector], cx: &SourceContext<'_>) -> Result<usize>;
     /// Tells the source what the next steps are about, so that it can name it in an error.
     fn concerns(&mut self, what: SourceConcern);
+}
+
+/// What a [`RowSource`] has of the statement.
+pub struct SourceContext<'c> {
+    pub eval: &'c EvalContext<'c>,
+    pub park: &'c dyn Park,
+    /// As in [`ExecContext`].
+    pub helpers: Option<(&'c Arc<HelperPool>, usize)>,
 }
 
 /// The most rows that a [`RowSource`] writes to columns at once.

@@ -1,6 +1,6 @@
 //! Hash tables over equality keys, and DISTINCT.
 
-use super::columns::{ColumnBatch, row_of};
+use super::columns::{ColumnBatch, ColumnInput, RowInput, row_of};
 use super::context::*;
 use super::expr::Evaluate;
 use super::key_index::{KeyBatch, KeyIndex, entry_bytes};
@@ -155,6 +155,10 @@ pub(crate) struct DistinctState {
     /// The keys of a batch of columns.
     keys: KeyBatch,
     waiting: Batch,
+    /// How the input is read as columns, and as rows.
+    columns: ColumnInput,
+    is_begun: bool,
+    rows: RowInput,
 }
 
 impl DistinctState {
@@ -166,6 +170,9 @@ impl DistinctState {
             input_done: false,
             keys: KeyBatch::default(),
             waiting: Batch::default(),
+            columns: ColumnInput::default(),
+            is_begun: false,
+            rows: RowInput::default(),
         }
     }
     /// Can it hand on its rows as columns? Its keys are columns of its input then.
@@ -191,8 +198,15 @@ impl DistinctState {
         // A row that has to wait is kept with its keys, which are what is told apart, and with what is used.
         let mut wanted = is_used.to_vec();
         of_key.iter().for_each(|(slot, _)| wanted[*slot] = true);
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.columns.begin_morsels((&mut self.unary.input, node.id), &wanted, rt, cx)?;
+        }
         while !self.input_done {
-            if !self.unary.input.fill_columns((&mut *out, &wanted), rt, cx)? {
+            // The batch that was handed on the last time is used again.
+            std::mem::swap(out, &mut self.columns.batch);
+            let is_filled = self.columns.fill(&mut self.unary.input, &wanted, rt, cx)?;
+            std::mem::swap(out, &mut self.columns.batch);
+            if !is_filled {
                 self.input_done = true;
                 break;
             }
@@ -239,6 +253,7 @@ impl DistinctState {
         self.unique = DistinctKeys::default();
         self.last = None;
         self.input_done = false;
+        (self.columns, self.rows, self.is_begun) = (ColumnInput::default(), RowInput::default(), false);
         self.unary.rescan(rt);
     }
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -247,7 +262,8 @@ impl DistinctState {
         let (io, budget) = (cx.io(), cx.hash_mem_bytes);
         let mut k = Vec::new();
         while out.rows == 0 && !self.input_done {
-            if !self.unary.fill(out.max, rt, cx)? {
+            let UnaryInput { input, buffer, .. } = &mut self.unary;
+            if !self.rows.fill((buffer, out.max), (input, node.id), rt, cx)? {
                 self.input_done = true;
                 break;
             }

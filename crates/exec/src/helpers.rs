@@ -127,9 +127,13 @@ impl HelperPool {
 }
 
 impl<T> HelperTeam<T> {
+    /// Is any helper still at work?
+    pub fn is_running(&self) -> bool {
+        self.shared.running.load(Ordering::Acquire) > 0
+    }
     /// Waits until all helpers are done, and takes their results.
     pub fn finish(self, park: &dyn Park) -> Result<Vec<T>> {
-        while self.shared.running.load(Ordering::Acquire) > 0 {
+        while self.is_running() {
             park.park(Some(process_monotonic_nanos() + LOOK_AROUND_NANOS))?;
         }
         let results = std::mem::take(&mut *self.shared.results.lock().unwrap_or_else(|e| e.into_inner()));

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! 1. A morsel is taken by one thread, which leaves an outcome for it, whatever happens to the thread.
-//! 2. No morsel is taken that is too far ahead of the session ([`MORSELS_AHEAD`]), and where much is made of few blocks, the
+//! 2. No morsel is taken that is too far ahead of the session ([`OutcomeQueue`]), and where much is made of few blocks, the
 //!    next morsels have fewer ([`RESULT_BYTES`]). So what waits on the board is a few megabytes.
 //! 3. A helper ends when it has had nothing to do for some time, as beside a client that reads slowly: other statements
 //!    want it.
@@ -16,6 +16,7 @@
 
 use super::context::{ExecContext, RunState};
 use super::helpers::HelperTeam;
+use super::outcomes::{IDLE_NANOS, LOOK_AROUND_NANOS, OutcomeQueue, Spares};
 use super::partition::LeafPartition;
 use super::parts::{HelperFigures, begin_morsels};
 use super::state::NodeState;
@@ -25,7 +26,6 @@ use kilndb_base::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_plan::Op;
 use kilndb_storage::Relation;
-use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Blocks of the first morsel, and of a morsel at most: half a megabyte, which takes a thread some 100 µs or more.
@@ -33,12 +33,6 @@ const FIRST_BLOCKS: u32 = 4;
 const BLOCKS_MAX: u32 = 64;
 /// What is made of a morsel should take so many bytes: less than a processor's cache.
 const RESULT_BYTES: Range<usize> = 128 << 10..512 << 10;
-/// For each thread, so many morsels may be taken of which the session has not had the first one's outcome.
-const MORSELS_AHEAD: u64 = 4;
-/// A helper that finds nothing to do for so long ends.
-const IDLE_NANOS: u64 = 50_000_000;
-/// The session looks around after so long at the latest while it waits for a helper.
-const LOOK_AROUND_NANOS: u64 = 100_000_000;
 
 /// What is made of a morsel.
 pub(crate) trait MorselResult: Default + Send + 'static {
@@ -75,7 +69,6 @@ impl MorselTable {
 pub(crate) struct MorselBoard<T> {
     /// The blocks of each table.
     tables: Vec<u32>,
-    ahead: u64,
     state: Mutex<BoardState<T>>,
     session: WakeHandle,
 }
@@ -85,14 +78,7 @@ struct BoardState<T> {
     position: (usize, u32),
     /// How many blocks it has, unless the table ends before.
     blocks: u32,
-    /// How many morsels have been taken by threads.
-    taken: u64,
-    /// The morsel whose outcome the session wants next.
-    wanted: u64,
-    /// Outcomes from the wanted one on, of those that there are.
-    outcomes: VecDeque<Option<MorselOutcome<T>>>,
-    /// Helpers that wait until the session has had more of them.
-    waiting: Vec<WakeHandle>,
+    outcomes: OutcomeQueue<MorselOutcome<T>>,
 }
 
 /// What was made of a morsel, and the error that came behind it.
@@ -139,15 +125,8 @@ impl<T: MorselResult> Drop for MorselGuard<'_, T> {
 impl<T: MorselResult> MorselBoard<T> {
     /// `tables`: how many blocks each of them has.
     pub fn new(tables: Vec<u32>, threads: usize, session: WakeHandle) -> MorselBoard<T> {
-        let state = BoardState {
-            position: (0, 0),
-            blocks: FIRST_BLOCKS,
-            taken: 0,
-            wanted: 0,
-            outcomes: VecDeque::new(),
-            waiting: Vec::new(),
-        };
-        MorselBoard { tables, ahead: threads as u64 * MORSELS_AHEAD, state: Mutex::new(state), session }
+        let state = BoardState { position: (0, 0), blocks: FIRST_BLOCKS, outcomes: OutcomeQueue::new(threads) };
+        MorselBoard { tables, state: Mutex::new(state), session }
     }
     fn state(&self) -> MutexGuard<'_, BoardState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -160,14 +139,13 @@ impl<T: MorselResult> MorselBoard<T> {
         }
         let (table, first) = state.position;
         let Some(blocks) = self.tables.get(table) else { return TakenMorsel::End };
-        if state.taken - state.wanted >= self.ahead {
-            state.waiting.extend(waiter.cloned());
+        if !state.outcomes.has_room() {
+            waiter.into_iter().for_each(|waiter| state.outcomes.wait(waiter));
             return TakenMorsel::None;
         }
         let end = (*blocks).min(first.saturating_add(state.blocks));
         state.position.1 = end;
-        state.taken += 1;
-        TakenMorsel::One(Morsel { number: state.taken - 1, table, blocks: first..end })
+        TakenMorsel::One(Morsel { number: state.outcomes.begin(), table, blocks: first..end })
     }
     fn put(&self, number: u64, outcome: MorselOutcome<T>) {
         let bytes = outcome.made.bytes();
@@ -177,31 +155,21 @@ impl<T: MorselResult> MorselBoard<T> {
         } else if bytes < RESULT_BYTES.start {
             state.blocks = (state.blocks * 2).min(BLOCKS_MAX);
         }
-        let at = (number - state.wanted) as usize;
-        if state.outcomes.len() <= at {
-            state.outcomes.resize_with(at + 1, || None);
-        }
-        state.outcomes[at] = Some(outcome);
+        let is_wanted = state.outcomes.put(number, outcome);
         drop(state);
-        if at == 0 {
+        if is_wanted {
             self.session.wake();
         }
     }
     /// The outcome of the wanted morsel, if it is there: the next one is wanted then.
     fn take_outcome(&self) -> Option<MorselOutcome<T>> {
-        let mut state = self.state();
-        let outcome = state.outcomes.front_mut()?.take()?;
-        state.outcomes.pop_front();
-        state.wanted += 1;
-        let waiting = std::mem::take(&mut state.waiting);
-        drop(state);
+        let (outcome, waiting) = self.state().outcomes.take()?;
         waiting.iter().for_each(|waiter| waiter.wake());
         Some(outcome)
     }
     /// Does a thread work on a morsel whose outcome the session has not had?
     fn is_any_missing(&self) -> bool {
-        let state = self.state();
-        state.wanted < state.taken
+        self.state().outcomes.is_any_missing()
     }
 
     /// Works on a morsel that was taken.
@@ -338,33 +306,6 @@ impl<B: RowsBatch> MorselResult for BatchList<B> {
     }
 }
 
-/// What all threads are done with, whose memory is used again: that of a morsel is too large to be asked of the system each time.
-pub(crate) struct Spares<T>(Arc<Mutex<Vec<T>>>);
-
-impl<T> Clone for Spares<T> {
-    fn clone(&self) -> Spares<T> {
-        Spares(self.0.clone())
-    }
-}
-
-impl<T> Default for Spares<T> {
-    fn default() -> Spares<T> {
-        Spares(Arc::default())
-    }
-}
-
-impl<T: Default> Spares<T> {
-    pub fn take(&self) -> T {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
-    }
-    pub fn put(&self, spare: T) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(spare);
-    }
-    fn drop_all(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-}
-
 /// Is there more to do for the rows than to read them? Handing them over costs what decoding them costs.
 fn computes(op: &Op) -> bool {
     match op {
@@ -476,7 +417,7 @@ mod tests {
     #[test]
     fn nobody_goes_far_ahead_of_the_session() {
         let board = board(&[1000]);
-        for _ in 0..MORSELS_AHEAD {
+        while board.state().outcomes.has_room() {
             take(&board);
         }
         let waiter = ThreadPark::new();

@@ -23,6 +23,7 @@ use super::join::NestLoopState;
 use super::morsels::{MorselBoard, MorselResult, MorselRun, MorselTable, MorselWork};
 use super::partition::LeafPartition;
 use super::partition_scan::{PartitionsState, SharedLeaves};
+use super::pieces::DetachedEval;
 use super::project::ProjectState;
 use super::routine::TransactionSlot;
 use super::scan::ScanState;
@@ -38,9 +39,8 @@ use kilndb_catalog::model::{CastInfo, FunctionInfo, OperatorInfo, OrderingOperat
 use kilndb_plan::{Op, Plan, PlanNode};
 use kilndb_spill::TempSpace;
 use kilndb_storage::{Engine, Isolation, Relation, Snapshot};
-use kilndb_types::context::NoHost;
+use kilndb_types::Datum;
 use kilndb_types::functions::SessionFunction;
-use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
 
 /// A table with fewer blocks would be read before a helper has begun.
@@ -78,9 +78,7 @@ struct HelperJob {
     plan: Arc<Plan>,
     params: Vec<Datum>,
     exec_params: Vec<Datum>,
-    format: FormatSettings,
-    transaction_timestamp: i64,
-    statement_timestamp: i64,
+    eval: DetachedEval,
     work_mem_bytes: usize,
     hash_mem_bytes: usize,
     temp: TempSpace,
@@ -96,9 +94,7 @@ impl HelperJob {
             plan: rt.plan.clone(),
             params: rt.params.clone(),
             exec_params: rt.exec_params.clone(),
-            format: cx.eval.format.clone(),
-            transaction_timestamp: cx.eval.transaction_timestamp,
-            statement_timestamp: cx.eval.statement_timestamp,
+            eval: DetachedEval::of(&cx.eval),
             work_mem_bytes: cx.work_mem_bytes,
             hash_mem_bytes: cx.hash_mem_bytes,
             temp: cx.temp.clone(),
@@ -129,14 +125,7 @@ impl HelperJob {
             txn: &mut txn,
             snapshot: self.snapshot.clone().into(),
             park,
-            eval: EvalContext {
-                format: &self.format,
-                transaction_timestamp: self.transaction_timestamp,
-                statement_timestamp: self.statement_timestamp,
-                host: &NoHost,
-                random_state: &random_state,
-                clock_was_read: None,
-            },
+            eval: self.eval.context(&random_state),
             catalog: &NoSession,
             session: &NoSession,
             work_mem_bytes: self.work_mem_bytes,

@@ -2,7 +2,8 @@
 
 use super::columns::ColumnBatch;
 use super::context::*;
-use super::morsels::{MorselResult, MorselRun, Spares};
+use super::morsels::{MorselResult, MorselRun};
+use super::outcomes::Spares;
 use super::parts::begin_morsels;
 use super::state::NodeState;
 use kilndb_base::Result;

@@ -1,5 +1,6 @@
 //! UNION, INTERSECT, EXCEPT.
 
+use super::columns::RowInput;
 use super::context::*;
 use super::hash::{DistinctKeys, ENTRY_BYTES, KeyMap, budget_of_reader};
 use super::state::NodeState;
@@ -17,8 +18,8 @@ const MAX_LEVEL: u32 = 12;
 
 pub(crate) struct SetOpState {
     pub node: Arc<PlanNode>,
-    left: NodeState,
-    right: NodeState,
+    left: SetOpSide,
+    right: SetOpSide,
     phase: SetOpPhase,
     unique: DistinctKeys,
     counts: KeyCounts,
@@ -131,12 +132,32 @@ fn key_of(types: &[Oid], row: &[Datum], out: &mut Vec<u8>) -> Result<()> {
     row.iter().zip(types).try_for_each(|(d, t)| key::hash_equal_key(*t, d, out))
 }
 
+/// One of the two inputs, which several threads read if they can.
+struct SetOpSide {
+    node: NodeState,
+    input: RowInput,
+}
+
+impl SetOpSide {
+    fn new(node: &Arc<PlanNode>) -> SetOpSide {
+        SetOpSide { node: NodeState::new(node), input: RowInput::default() }
+    }
+    fn fill(&mut self, rows: &mut Batch, consumer: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let max = rows.max;
+        self.input.fill((rows, max), (&mut self.node, consumer), rt, cx)
+    }
+    fn rescan(&mut self, rt: &mut RunState) {
+        self.node.rescan(rt);
+        self.input = RowInput::default();
+    }
+}
+
 impl SetOpState {
     pub fn new(node: &Arc<PlanNode>, left: &Arc<PlanNode>, right: &Arc<PlanNode>) -> SetOpState {
         SetOpState {
             node: node.clone(),
-            left: NodeState::new(left),
-            right: NodeState::new(right),
+            left: SetOpSide::new(left),
+            right: SetOpSide::new(right),
             phase: SetOpPhase::First,
             unique: DistinctKeys::default(),
             counts: KeyCounts::default(),
@@ -179,7 +200,10 @@ impl SetOpState {
             cx.park.checkpoint()?;
             let first = self.phase == SetOpPhase::First;
             let side = if first { &mut self.left } else { &mut self.right };
-            side.next(if all { &mut *out } else { &mut b }, rt, cx)?;
+            match all {
+                true => side.node.next(out, rt, cx)?,
+                false => _ = side.fill(&mut b, self.node.id, rt, cx)?,
+            }
             if out.rows + b.rows == 0 {
                 self.phase = if first { SetOpPhase::Second } else { SetOpPhase::Spilled };
             }
@@ -212,7 +236,7 @@ impl SetOpState {
         let mut b = Batch::with_max(out.width, out.max);
         let mut key = Vec::new();
         while self.phase == SetOpPhase::First {
-            if !self.right.fill(&mut b, rt, cx)? {
+            if !self.right.fill(&mut b, self.node.id, rt, cx)? {
                 self.phase = SetOpPhase::Second;
             }
             for i in 0..b.rows {
@@ -221,7 +245,7 @@ impl SetOpState {
             }
         }
         while out.rows == 0 && self.phase == SetOpPhase::Second {
-            if !self.left.fill(&mut b, rt, cx)? {
+            if !self.left.fill(&mut b, self.node.id, rt, cx)? {
                 self.phase = SetOpPhase::Spilled;
             }
             for i in 0..b.rows {

@@ -189,7 +189,8 @@ impl NodeState {
             NodeState::Values { node, .. } if is_source(node) => {
                 if let Some(source) = &mut cx.source {
                     out.start(SOURCE_ROWS, is_used.len());
-                    let rows = source.fill_columns(&mut out.columns, &cx.eval)?;
+                    let context = SourceContext { eval: &cx.eval, park: cx.park, helpers: cx.helpers };
+                    let rows = source.fill_columns(&mut out.columns, &context)?;
                     out.truncate(rows);
                 }
             }

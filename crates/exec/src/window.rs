@@ -13,6 +13,7 @@ mod rows;
 use self::frames::{FrameFinder, FrameOffsets, OrderValues, Partition, has_offset};
 use self::functions::{CurrentRow, FunctionState};
 use self::rows::{PartitionRows, move_values};
+use super::columns::RowInput;
 use super::context::*;
 use super::expr::Evaluate;
 use super::sort::compare_values;
@@ -28,6 +29,8 @@ use std::cmp::Ordering;
 
 pub(crate) struct WindowState {
     pub unary: UnaryInput,
+    /// How the input is read, unless rows get their numbers as they come.
+    input: RowInput,
     rows: PartitionRows,
     /// The results of the rows from `first` to the one before `computed`.
     results: Vec<Datum>,
@@ -193,6 +196,7 @@ impl WindowState {
                 _ => 0,
             }),
             unary,
+            input: RowInput::default(),
             results: Vec::new(),
             first: 0,
             computed: 0,
@@ -214,6 +218,7 @@ impl WindowState {
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
+        self.input = RowInput::default();
         self.rows.clear();
         self.results.clear();
         (self.first, self.computed, self.count, self.next) = (0, 0, 0, 0);
@@ -387,7 +392,8 @@ impl WindowState {
     fn has_row(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
         if self.position >= self.unary.buffer.rows {
             self.position = 0;
-            if self.done || !self.unary.fill(BATCH_ROWS, rt, cx)? {
+            let UnaryInput { node, input, buffer } = &mut self.unary;
+            if self.done || !self.input.fill((buffer, BATCH_ROWS), (input, node.id), rt, cx)? {
                 self.unary.buffer.clear();
                 self.done = true;
             }

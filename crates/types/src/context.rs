@@ -2,6 +2,7 @@
 
 use crate::row::PhysicalType;
 use crate::trigram::Thresholds;
+use crate::types::TypeDescriptor;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_fulltext::{Config, Dictionary};
 use std::cell::Cell;
@@ -208,10 +209,18 @@ impl SessionEnvironment for NoHost {
 
 /// Types whose values any thread can show that knows the settings of formats: they are scalars that name no object.
 pub fn is_shown_by_settings(type_oid: Oid) -> bool {
-    crate::types::descriptor(type_oid).is_some_and(|ty| {
-        let is_scalar = !matches!(ty.storage, PhysicalType::Tagged | PhysicalType::Oid);
-        ty.is_self_contained || ty.is_settings_free || is_scalar
-    })
+    crate::types::descriptor(type_oid)
+        .is_some_and(|ty| ty.is_self_contained || ty.is_settings_free || is_nameless_scalar(ty))
+}
+
+/// Types whose values any thread can read that knows the settings of formats.
+pub fn is_read_by_settings(type_oid: Oid) -> bool {
+    crate::types::descriptor(type_oid).is_some_and(|ty| ty.is_self_contained || is_nameless_scalar(ty))
+}
+
+/// A scalar that names no object.
+fn is_nameless_scalar(ty: &TypeDescriptor) -> bool {
+    !matches!(ty.storage, PhysicalType::Tagged | PhysicalType::Oid)
 }
 
 /// Types whose values mean the same in every session and are read without looking anything up.

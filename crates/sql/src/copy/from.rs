@@ -58,7 +58,7 @@ pub(super) fn copy_from(
         Some(file) => file,
         None => &mut client,
     };
-    let mut source = CopySource::new((table, columns), options, input, progress);
+    let mut source = CopySource::new((&table, &columns), options, input, progress);
     let done = session.run_to_sink(&plan, &[], runtime, SinkMaker::Source(&mut source));
     match done {
         Ok(progress) => Ok(progress.rows),

@@ -26,6 +26,12 @@ impl KeptLines {
         self.texts.extend_from_slice(&text[..text.len().min(SHOWN_BYTES + 1)]);
         self.lines.push((number, self.texts.len()));
     }
+    /// Adds lines that have been counted from the one behind the line with this number.
+    pub fn append(&mut self, others: &KeptLines, before: u64) {
+        let start = self.texts.len();
+        self.texts.extend_from_slice(&others.texts);
+        self.lines.extend(others.lines.iter().map(|(number, end)| (before + number, start + end)));
+    }
     /// The rows so far are done with.
     pub fn forget(&mut self) {
         self.before += self.lines.len() as u64;

@@ -4,13 +4,16 @@
 //! 1. Rows go through the same checks, defaults and index maintenance as INSERT's ([`kilndb_exec::CopyTarget`]).
 //! 2. An error tells the line: `COPY table, line n, column c: "value"`.
 
+mod binary_rows;
 mod escape;
 mod file;
 mod from;
 mod lines;
 mod marks;
 mod options;
+mod pieces;
 mod read;
+mod reader;
 mod target;
 mod write;
 
