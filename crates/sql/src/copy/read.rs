@@ -334,7 +334,6 @@ mod tests {
 
     #[test]
     fn several_threads_read_what_one_reads() {
-        let pool = Arc::new(HelperPool::new(Arc::new(OsEnv), 3));
         let mut draws = Draws(18);
         let (mut failed, mut cut) = (0, 0);
         for n in 0..600 {
@@ -343,6 +342,8 @@ mod tests {
             let (message_bytes, fails) = (1 + draws.below(700), draws.below(8) == 0);
             let messages = || Messages { data: data.clone(), at: 0, message_bytes, fails };
             let (alone, _) = read(messages(), &options(format), None);
+            // Helpers of the run before may not have ended yet.
+            let pool = Arc::new(HelperPool::new(Arc::new(OsEnv), 3));
             let (together, is_cut) = read(messages(), &options(format), Some((&pool, 2)));
             assert_eq!(alone, together, "{n} {format:?}");
             cut += usize::from(is_cut);
