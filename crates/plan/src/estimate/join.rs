@@ -2,6 +2,7 @@
 
 use super::ordering::order;
 use super::*;
+use kilndb_bind::same;
 use kilndb_types::key::compare;
 use std::cmp::Ordering;
 
@@ -18,17 +19,24 @@ pub(crate) struct JoinSides<'a> {
 impl Planner<'_> {
     /// The share of the pairs of rows that satisfy all of the conditions of an inner join.
     pub(crate) fn join_selectivity(&self, conditions: &[Expr], sides: JoinSides<'_>) -> f64 {
+        self.join_selectivity_among(conditions, sides, &[])
+    }
+    /// As [`Planner::join_selectivity`], where other conditions say that the expressions of each class are equal.
+    pub(crate) fn join_selectivity_among(&self, conditions: &[Expr], sides: JoinSides<'_>, equal: &[Vec<Expr>]) -> f64 {
         let all: f64 = conditions.iter().map(|e| self.pair_selectivity(e, sides)).product();
-        self.key_selectivity(conditions, sides).map_or(all, |of_key| all.max(of_key)).clamp(0.0, 1.0)
+        self.key_selectivity(conditions, sides, equal).map_or(all, |of_key| all.max(of_key)).clamp(0.0, 1.0)
     }
 
     /// Where conditions fix all columns of a unique key of more than one column, at most one row of the key's table
     /// belongs to a row of the other side, and with a foreign key exactly one: the columns are not independent.
-    fn key_selectivity(&self, conditions: &[Expr], sides: JoinSides<'_>) -> Option<f64> {
+    /// What is equal to a fixed column of the sides is fixed, too.
+    fn key_selectivity(&self, conditions: &[Expr], sides: JoinSides<'_>, equal: &[Vec<Expr>]) -> Option<f64> {
         let mut fixed: Vec<ColId> = Vec::new();
         for e in conditions {
             let (l, r) = self.equal_sides(e, sides)?;
-            fixed.extend([l, r].into_iter().filter_map(|e| self.variable(e).column));
+            let classes = equal.iter().filter(|class| class.iter().any(|e| same(e, l) || same(e, r)));
+            let columns = [l, r].into_iter().chain(classes.flatten()).filter_map(|e| self.variable(e).column);
+            fixed.extend(columns.filter(|c| sides.left.contains(&c.rel) || sides.right.contains(&c.rel)));
         }
         let relations = self.relations.borrow();
         let keyed = fixed.iter().filter_map(|c| {
