@@ -16,7 +16,7 @@
 
 use super::context::{ExecContext, RunState};
 use super::helpers::HelperTeam;
-use super::outcomes::{IDLE_NANOS, LOOK_AROUND_NANOS, OutcomeQueue, Spares};
+use super::outcomes::{IDLE_NANOS, LOOK_AROUND_NANOS, OutcomeGuard, OutcomeQueue, Spares};
 use super::partition::LeafPartition;
 use super::parts::{HelperFigures, begin_morsels};
 use super::state::NodeState;
@@ -106,22 +106,6 @@ enum TakenMorsel {
     End,
 }
 
-/// Leaves an error for a morsel whose thread has not come back.
-struct MorselGuard<'a, T: MorselResult> {
-    board: &'a MorselBoard<T>,
-    number: u64,
-    is_done: bool,
-}
-
-impl<T: MorselResult> Drop for MorselGuard<'_, T> {
-    fn drop(&mut self) {
-        if !self.is_done {
-            let failed = Error::internal("a thread that read a part of a table has failed");
-            self.board.put(self.number, MorselOutcome { made: T::default(), done: Err(failed) });
-        }
-    }
-}
-
 impl<T: MorselResult> MorselBoard<T> {
     /// `tables`: how many blocks each of them has.
     pub fn new(tables: Vec<u32>, threads: usize, session: WakeHandle) -> MorselBoard<T> {
@@ -146,6 +130,13 @@ impl<T: MorselResult> MorselBoard<T> {
         let end = (*blocks).min(first.saturating_add(state.blocks));
         state.position.1 = end;
         TakenMorsel::One(Morsel { number: state.outcomes.begin(), table, blocks: first..end })
+    }
+    /// Leaves an error for a morsel whose thread has not come back.
+    fn guard(&self, number: u64) -> OutcomeGuard<impl FnMut()> {
+        OutcomeGuard::new(move || {
+            let failed = Error::internal("a thread that read a part of a table has failed");
+            self.put(number, MorselOutcome { made: T::default(), done: Err(failed) });
+        })
     }
     fn put(&self, number: u64, outcome: MorselOutcome<T>) {
         let bytes = outcome.made.bytes();
@@ -181,13 +172,13 @@ impl<T: MorselResult> MorselBoard<T> {
         (rt, cx): (&mut RunState, &mut ExecContext<'_>),
     ) {
         let Morsel { number, table, blocks } = morsel;
-        let mut guard = MorselGuard { board: self, number, is_done: false };
+        let guard = self.guard(number);
         let mut made = T::default();
         let done = match tables.get(table) {
             Some(table) => input.begin_part(table, blocks, rt).and_then(|()| work(input, &mut made, rt, cx)),
             None => Err(Error::internal("a morsel of no table")),
         };
-        guard.is_done = true;
+        guard.done();
         self.put(number, MorselOutcome { made, done });
     }
 
@@ -450,7 +441,7 @@ mod tests {
     fn a_thread_that_panics_leaves_an_error() {
         let board = board(&[1]);
         take(&board);
-        drop(MorselGuard { board: &board, number: 0, is_done: false });
+        drop(board.guard(0));
         assert!(board.take_outcome().unwrap().done.is_err());
     }
 }

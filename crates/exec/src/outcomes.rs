@@ -69,6 +69,30 @@ impl<T> OutcomeQueue<T> {
     }
 }
 
+/// Leaves an outcome for work whose thread has not come back.
+pub(crate) struct OutcomeGuard<F: FnMut()> {
+    leave: F,
+    is_done: bool,
+}
+
+impl<F: FnMut()> OutcomeGuard<F> {
+    pub fn new(leave: F) -> OutcomeGuard<F> {
+        OutcomeGuard { leave, is_done: false }
+    }
+    /// The thread has come back, and leaves the outcome itself.
+    pub fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl<F: FnMut()> Drop for OutcomeGuard<F> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            (self.leave)();
+        }
+    }
+}
+
 /// What all threads are done with, whose memory is used again: that of a piece is too large to be asked of the system each time.
 pub struct Spares<T>(Arc<Mutex<Vec<T>>>);
 

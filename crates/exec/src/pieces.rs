@@ -11,7 +11,7 @@
 
 use super::context::SourceContext;
 use super::helpers::HelperTeam;
-use super::outcomes::{IDLE_NANOS, LOOK_AROUND_NANOS, OutcomeQueue};
+use super::outcomes::{IDLE_NANOS, LOOK_AROUND_NANOS, OutcomeGuard, OutcomeQueue};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,21 +74,6 @@ struct PieceState<W: PieceWork> {
     is_closed: bool,
 }
 
-/// Leaves an error for a piece whose thread has not come back.
-struct PieceGuard<'b, W: PieceWork> {
-    board: &'b PieceBoard<W>,
-    number: u64,
-    is_done: bool,
-}
-
-impl<W: PieceWork> Drop for PieceGuard<'_, W> {
-    fn drop(&mut self) {
-        if !self.is_done {
-            self.board.put(self.number, Err(Error::internal("a thread that read a part of the input has failed")));
-        }
-    }
-}
-
 impl<W: PieceWork> PieceBoard<W> {
     fn state(&self) -> MutexGuard<'_, PieceState<W>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -111,6 +96,12 @@ impl<W: PieceWork> PieceBoard<W> {
         drop(state);
         idle.iter().for_each(|idle| idle.wake());
     }
+    /// Leaves an error for a piece whose thread has not come back.
+    fn guard(&self, number: u64) -> OutcomeGuard<impl FnMut()> {
+        OutcomeGuard::new(move || {
+            self.put(number, Err(Error::internal("a thread that read a part of the input has failed")));
+        })
+    }
     fn put(&self, number: u64, outcome: Result<W::Made>) {
         let is_wanted = self.state().outcomes.put(number, outcome);
         if is_wanted {
@@ -128,9 +119,9 @@ impl<W: PieceWork> PieceBoard<W> {
             return false;
         };
         drop(state);
-        let mut guard = PieceGuard { board: self, number, is_done: false };
+        let guard = self.guard(number);
         let made = self.work.work_on(piece, eval);
-        guard.is_done = true;
+        guard.done();
         self.put(number, Ok(made));
         true
     }
@@ -302,7 +293,7 @@ mod tests {
         with_context(1, |cx| {
             let mut run = PieceRun::begin(Doubling, cx).unwrap();
             let number = run.board.state().outcomes.begin();
-            drop(PieceGuard { board: &run.board, number, is_done: false });
+            drop(run.board.guard(number));
             assert!(run.next(cx).is_err());
         });
     }

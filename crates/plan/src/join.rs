@@ -513,7 +513,7 @@ impl Planner<'_> {
             None => Ok(planned),
             Some(e) => {
                 let sides = JoinSides { left: &left_rels, right: &right_rels };
-                let rows = (planned.rows * self.join_selectivity(std::slice::from_ref(&e), sides)).max(1.0);
+                let rows = (planned.rows * self.join_selectivity(std::slice::from_ref(&e), sides, &[])).max(1.0);
                 let cost = planned.cost + costs.filter(planned.rows, super::operator_count::operator_count([&e]));
                 let filtered = self.filter(planned.planned, &e, rows)?;
                 Ok(FromPlan { planned: filtered, rows, cost, ..planned })

@@ -261,7 +261,7 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             let left = items & items.wrapping_neg();
             let (left, right) = (self.rels_of(left), self.rels_of(items & !left));
             let sides = JoinSides { left: &left, right: &right };
-            self.planner.join_selectivity(std::slice::from_ref(condition), sides)
+            self.planner.join_selectivity(std::slice::from_ref(condition), sides, &[])
         };
         self.shares = (0..self.conditions.len()).map(|n| if alike & (1 << n) != 0 { share(n) } else { 1.0 }).collect();
     }

@@ -164,7 +164,7 @@ impl JoinSearch<'_, '_> {
         let class_of = |(l, _): &(Expr, Expr)| self.merged.iter().position(|(class, _)| has_same(class, l));
         let classes = merged.iter().map(class_of).collect();
         let reach = merged.iter().map(|(l, r)| self.planner.merge_reach(l, r)).collect();
-        let share_of = |e: &[Expr]| self.planner.join_selectivity_among(e, sides, &self.equal);
+        let share_of = |e: &[Expr]| self.planner.join_selectivity(e, sides, &self.equal);
         let share = if list.is_empty() { 1.0 } else { share_of(&list) };
         let merged_shares = merged.iter().map(|pair| {
             let alone = list.iter().find(|e| list.len() > 1 && is_of(e, pair));

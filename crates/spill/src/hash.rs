@@ -14,6 +14,13 @@ impl ByteHasher {
     }
 }
 
+/// Spreads a hash over all bits (the finaliser of splitmix64: Steele, Lea, Flood, OOPSLA 2014).
+pub(crate) fn mixed(hash: u64) -> u64 {
+    let half = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let whole = (half ^ (half >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    whole ^ (whole >> 31)
+}
+
 impl Hasher for ByteHasher {
     fn finish(&self) -> u64 {
         self.0 ^ (self.0 >> 29)

@@ -8,6 +8,8 @@
 //!
 //! Must not know: what keys are made of, where they are.
 
+use super::hash::mixed;
+
 /// With ten bits for a key and six of them set, about one key in seventy is found that was never added.
 const BITS_PER_KEY: usize = 10;
 const BITS_SET: u32 = 6;
@@ -32,11 +34,10 @@ impl KeyFilter {
     }
     /// The number of a hash's line, and what gives the places in it.
     fn line_and_places(&self, hash: u64) -> (usize, u64) {
-        // The finaliser of splitmix64: the places must not depend on the bits that have chosen the line.
-        let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let places = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let line = ((u128::from(mixed) * self.lines.len() as u128) >> u64::BITS) as usize;
-        (line, places ^ (places >> 31))
+        let of_line = mixed(hash);
+        let line = ((u128::from(of_line) * self.lines.len() as u128) >> u64::BITS) as usize;
+        // The places must not depend on the bits that have chosen the line.
+        (line, mixed(of_line))
     }
     pub fn add(&mut self, hash: u64) {
         let (line, places) = self.line_and_places(hash);

@@ -1,7 +1,7 @@
 //! Rows distributed over files by the hash of their keys.
 
 use super::file::{SpillFile, SpillIo};
-use super::hash::ByteHasher;
+use super::hash::{ByteHasher, mixed};
 use kilndb_base::Result;
 use kilndb_types::Datum;
 
@@ -20,9 +20,7 @@ pub struct SpillPartitions {
 
 /// The partition that a key belongs to, so many bits. Levels are independent of each other, and of the order in hash tables.
 fn number(key: &[u8], level: u32, bits: u32) -> usize {
-    let mut h = ByteHasher::hash_of(key).wrapping_add(u64::from(level + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let h = mixed(ByteHasher::hash_of(key).wrapping_add(u64::from(level + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     (h >> (u64::BITS - bits)) as usize
 }
 

@@ -17,12 +17,9 @@ pub(crate) struct JoinSides<'a> {
 }
 
 impl Planner<'_> {
-    /// The share of the pairs of rows that satisfy all of the conditions of an inner join.
-    pub(crate) fn join_selectivity(&self, conditions: &[Expr], sides: JoinSides<'_>) -> f64 {
-        self.join_selectivity_among(conditions, sides, &[])
-    }
-    /// As [`Planner::join_selectivity`], where other conditions say that the expressions of each class are equal.
-    pub(crate) fn join_selectivity_among(&self, conditions: &[Expr], sides: JoinSides<'_>, equal: &[Vec<Expr>]) -> f64 {
+    /// The share of the pairs of rows that satisfy all of the conditions of an inner join. Other conditions say that the
+    /// expressions of each class in `equal` are equal.
+    pub(crate) fn join_selectivity(&self, conditions: &[Expr], sides: JoinSides<'_>, equal: &[Vec<Expr>]) -> f64 {
         let all: f64 = conditions.iter().map(|e| self.pair_selectivity(e, sides)).product();
         self.key_selectivity(conditions, sides, equal).map_or(all, |of_key| all.max(of_key)).clamp(0.0, 1.0)
     }

@@ -162,10 +162,8 @@ impl RowSource for CopySource<'_> {
             return Err(failed);
         }
         self.ask_others(columns.len(), cx);
-        let next = match &mut self.pieces {
-            Some(pieces) => Some(pieces.next(&mut self.reader, &mut self.input, cx)?),
-            None => None,
-        };
+        let pieces = self.pieces.as_mut();
+        let next = pieces.map(|pieces| pieces.next(&mut self.reader, &mut self.input, cx)).transpose()?;
         let rows = match next {
             Some(NextOfPieces::Rows(batch)) => self.hand_on(batch, columns),
             Some(NextOfPieces::End) => 0,
