@@ -110,7 +110,7 @@ impl RowInput {
 }
 
 /// As [`NodeState::fill`], of a node that may be a join which has begun to hand on columns.
-fn fill_rows(
+pub(crate) fn fill_rows(
     node: &mut NodeState,
     (rows, columns): (&mut Batch, &mut ColumnBatch),
     rt: &mut RunState,

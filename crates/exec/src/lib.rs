@@ -44,6 +44,7 @@ mod modify_partitions;
 mod modify_row;
 mod modify_triggered;
 mod morsels;
+pub mod no_session;
 mod null_rows;
 mod opened_partitions;
 mod operation;

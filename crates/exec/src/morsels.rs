@@ -74,8 +74,7 @@ pub(crate) struct MorselBoard<T> {
 }
 
 struct BoardState<T> {
-    /// Where the next morsel begins: the table's place in the list, and the block.
-    position: (usize, u32),
+    position: MorselPosition,
     /// How many blocks it has, unless the table ends before.
     blocks: u32,
     outcomes: OutcomeQueue<MorselOutcome<T>>,
@@ -85,6 +84,33 @@ struct BoardState<T> {
 struct MorselOutcome<T> {
     made: T,
     done: Result<()>,
+}
+
+/// Where the next morsel begins.
+#[derive(Default)]
+struct MorselPosition {
+    /// The table's place in the list.
+    table: usize,
+    block: u32,
+}
+
+impl MorselPosition {
+    /// Goes on to the next table that has blocks left, of tables that have so many each. False: there is none.
+    fn find(&mut self, tables: &[u32]) -> bool {
+        while tables.get(self.table).is_some_and(|blocks| self.block >= *blocks) {
+            *self = MorselPosition { table: self.table + 1, block: 0 };
+        }
+        self.table < tables.len()
+    }
+    /// Takes the next blocks, so many at most: the table's place in the list, and its blocks. None: there are no more.
+    fn take(&mut self, tables: &[u32], most: u32) -> Option<(usize, Range<u32>)> {
+        if !self.find(tables) {
+            return None;
+        }
+        let first = self.block;
+        self.block = tables[self.table].min(first.saturating_add(most));
+        Some((self.table, first..self.block))
+    }
 }
 
 /// Some blocks of a table.
@@ -109,7 +135,11 @@ enum TakenMorsel {
 impl<T: MorselResult> MorselBoard<T> {
     /// `tables`: how many blocks each of them has.
     pub fn new(tables: Vec<u32>, threads: usize, session: WakeHandle) -> MorselBoard<T> {
-        let state = BoardState { position: (0, 0), blocks: FIRST_BLOCKS, outcomes: OutcomeQueue::new(threads) };
+        let state = BoardState {
+            position: MorselPosition::default(),
+            blocks: FIRST_BLOCKS,
+            outcomes: OutcomeQueue::new(threads),
+        };
         MorselBoard { tables, state: Mutex::new(state), session }
     }
     fn state(&self) -> MutexGuard<'_, BoardState<T>> {
@@ -118,18 +148,16 @@ impl<T: MorselResult> MorselBoard<T> {
     /// Takes a morsel. If there is none now, `waiter` is woken once there may be.
     fn take(&self, waiter: Option<&WakeHandle>) -> TakenMorsel {
         let mut state = self.state();
-        while self.tables.get(state.position.0).is_some_and(|blocks| state.position.1 >= *blocks) {
-            state.position = (state.position.0 + 1, 0);
+        if !state.position.find(&self.tables) {
+            return TakenMorsel::End;
         }
-        let (table, first) = state.position;
-        let Some(blocks) = self.tables.get(table) else { return TakenMorsel::End };
         if !state.outcomes.has_room() {
             waiter.into_iter().for_each(|waiter| state.outcomes.wait(waiter));
             return TakenMorsel::None;
         }
-        let end = (*blocks).min(first.saturating_add(state.blocks));
-        state.position.1 = end;
-        TakenMorsel::One(Morsel { number: state.outcomes.begin(), table, blocks: first..end })
+        let most = state.blocks;
+        let Some((table, blocks)) = state.position.take(&self.tables, most) else { return TakenMorsel::End };
+        TakenMorsel::One(Morsel { number: state.outcomes.begin(), table, blocks })
     }
     /// Leaves an error for a morsel whose thread has not come back.
     fn guard(&self, number: u64) -> OutcomeGuard<impl FnMut()> {
@@ -208,6 +236,96 @@ impl<T: MorselResult> MorselBoard<T> {
                 TakenMorsel::End => return,
             }
         }
+    }
+}
+
+/// What each thread makes of all the morsels that it takes.
+pub(crate) trait PartWork: Send + Sync + 'static {
+    type Part: Send + 'static;
+    /// A part to which nothing has come yet.
+    fn begin(&self) -> Self::Part;
+    /// Adds the rows of a morsel, which the node hands on until it has no more. A thread's morsels have rising numbers.
+    fn take_in(
+        &self,
+        part: &mut Self::Part,
+        morsel: u32,
+        input: &mut NodeState,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()>;
+    /// There are no more morsels.
+    fn end(&self, part: &mut Self::Part, cx: &mut ExecContext<'_>) -> Result<()>;
+    /// Makes one of all parts, whose morsels have come to their end.
+    fn merge(&self, parts: Vec<Self::Part>, cx: &mut ExecContext<'_>) -> Result<Self::Part>;
+}
+
+/// Morsels of tables of which each thread takes in those that it takes.
+pub(crate) struct MorselParts<W> {
+    tables: Vec<MorselTable>,
+    blocks: Vec<u32>,
+    work: W,
+    state: Mutex<PartsState>,
+}
+
+#[derive(Default)]
+struct PartsState {
+    position: MorselPosition,
+    taken: u32,
+    /// The first morsel that has failed. None is taken after it, so that those before it have ended when all threads have.
+    failure: Option<(u32, Error)>,
+}
+
+impl<W: PartWork> MorselParts<W> {
+    pub fn new(tables: Vec<MorselTable>, work: W) -> MorselParts<W> {
+        let blocks = tables.iter().map(|table| table.blocks).collect();
+        MorselParts { tables, blocks, work, state: Mutex::default() }
+    }
+    pub fn tables(&self) -> &[MorselTable] {
+        &self.tables
+    }
+    fn state(&self) -> MutexGuard<'_, PartsState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The next morsel's number, table and blocks.
+    fn take(&self) -> Option<(u32, &MorselTable, Range<u32>)> {
+        let mut state = self.state();
+        if state.failure.is_some() {
+            return None;
+        }
+        let (table, blocks) = state.position.take(&self.blocks, BLOCKS_MAX)?;
+        let number = state.taken;
+        assert!(number < u32::MAX, "no table has so many morsels");
+        state.taken += 1;
+        Some((number, &self.tables[table], blocks))
+    }
+    fn fail(&self, morsel: u32, error: Error) {
+        let failure = &mut self.state().failure;
+        if failure.as_ref().is_none_or(|(first, _)| morsel < *first) {
+            *failure = Some((morsel, error));
+        }
+    }
+    /// What all threads have made, or the error of the first morsel that has failed.
+    pub fn merge(&self, parts: Vec<W::Part>, cx: &mut ExecContext<'_>) -> Result<W::Part> {
+        let failure = self.state().failure.take();
+        match failure {
+            Some((_, error)) => Err(error),
+            None => self.work.merge(parts, cx),
+        }
+    }
+    /// What this thread makes of the morsels that it takes; none of it is of use if one has failed.
+    pub fn make(&self, input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<W::Part> {
+        let mut part = self.work.begin();
+        while let Some((number, table, blocks)) = self.take() {
+            let begun = cx.park.step().and_then(|()| input.begin_part(table, blocks, rt));
+            let done = begun.and_then(|()| self.work.take_in(&mut part, number, input, rt, cx));
+            if let Err(error) = done {
+                self.fail(number, error);
+            }
+        }
+        if self.state().failure.is_none() {
+            self.work.end(&mut part, cx)?;
+        }
+        Ok(part)
     }
 }
 

@@ -20,7 +20,8 @@ use super::aggregate::{AggregateState, counts_whole_table};
 use super::context::*;
 use super::hashjoin::{HashJoinState, SharedBuild};
 use super::join::NestLoopState;
-use super::morsels::{MorselBoard, MorselResult, MorselRun, MorselTable, MorselWork};
+use super::morsels::{MorselBoard, MorselParts, MorselResult, MorselRun, MorselTable, MorselWork, PartWork};
+use super::no_session::NoSession;
 use super::partition::LeafPartition;
 use super::partition_scan::{PartitionsState, SharedLeaves};
 use super::pieces::DetachedEval;
@@ -32,15 +33,12 @@ use crate::helpers::{HelperPark, HelperPool};
 use crate::stats::Usage;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
-use kilndb_base::{Error, Oid, Result};
+use kilndb_base::{Error, Result};
 use kilndb_bind::ir::JoinKind;
-use kilndb_catalog::CatalogView;
-use kilndb_catalog::model::{CastInfo, FunctionInfo, OperatorInfo, OrderingOperators, Table, TypeInfo};
 use kilndb_plan::{Op, Plan, PlanNode};
 use kilndb_spill::TempSpace;
 use kilndb_storage::{Engine, Isolation, Relation, Snapshot};
 use kilndb_types::Datum;
-use kilndb_types::functions::SessionFunction;
 use std::cell::Cell;
 
 /// A table with fewer blocks would be read before a helper has begun.
@@ -184,6 +182,8 @@ struct SharingTerms<'a> {
     /// A row of the table may have so many partners.
     pairs_max: u64,
     in_morsels: bool,
+    /// What is made of a morsel waits for its turn.
+    results_wait: bool,
 }
 
 impl SharedInput {
@@ -264,7 +264,7 @@ fn share(
             let Op::NestLoop { outer, inner, kind, .. } = &node.op else { return Ok(None) };
             // How many rows are found for each is not known before: what is made of a morsel might be far too much.
             let has_one_pair = matches!(kind, JoinKind::Semi | JoinKind::Anti);
-            if terms.in_morsels && !has_one_pair {
+            if terms.results_wait && !has_one_pair {
                 return Ok(None);
             }
             let found = if has_one_pair { 1 } else { inner.rows.ceil().max(1.0) as u64 };
@@ -323,7 +323,7 @@ pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut 
         return Ok(());
     }
     let pairs_max = if state.is_bounded() { u64::MAX } else { PAIRS_MAX };
-    let terms = SharingTerms { is_used: &is_used, pairs_max, in_morsels: false };
+    let terms = SharingTerms { is_used: &is_used, pairs_max, in_morsels: false, results_wait: false };
     let Some(scan) = share(&mut state.unary.input, terms, rt, cx)? else { return Ok(()) };
     let Some((pool, most)) = helpers(weighed_blocks(input, scan.pages()), cx) else { return Ok(()) };
     let shared = scan.input;
@@ -350,14 +350,14 @@ fn weighed_blocks(input: &PlanNode, pages: u64) -> u64 {
     if is_long { pages.max(u64::from(BLOCKS_MIN)) } else { pages }
 }
 
-/// Has the session and helpers do `work` for each morsel of the table that `input` reads, if the plan allows and there are
-/// helpers. Of the input's columns only those in `is_used` are wanted, by the node with the number `consumer`.
-pub(crate) fn begin_morsels<T: MorselResult>(
-    (input, is_used, consumer): (&mut NodeState, &[bool], usize),
-    work: MorselWork<T>,
+/// Makes the table that `input` reads one that helpers may read in morsels, if the plan allows and there are helpers: where to
+/// take them from, and how many. `results_wait`: what is made of a morsel waits for its turn.
+fn share_morsels<'a>(
+    (input, is_used): (&mut NodeState, &[bool]),
+    results_wait: bool,
     rt: &mut RunState,
-    cx: &mut ExecContext<'_>,
-) -> Result<Option<MorselRun<T>>> {
+    cx: &mut ExecContext<'a>,
+) -> Result<Option<(SharedScan, &'a Arc<HelperPool>, usize)>> {
     let node = input.node().clone();
     let reads_whole_table = match &node.op {
         Op::Project { input, is_self_contained, .. } => *is_self_contained && input.op.reads_whole_table(),
@@ -366,10 +366,32 @@ pub(crate) fn begin_morsels<T: MorselResult>(
     if helpers(u64::MAX, cx).is_none() || !reads_whole_table {
         return Ok(None);
     }
-    let terms = SharingTerms { is_used, pairs_max: PAIRS_MAX, in_morsels: true };
+    let pairs_max = if results_wait { PAIRS_MAX } else { u64::MAX };
+    let terms = SharingTerms { is_used, pairs_max, in_morsels: true, results_wait };
     let Some(scan) = share(input, terms, rt, cx)? else { return Ok(None) };
-    let Some((pool, most)) = helpers(weighed_blocks(&node, scan.pages()), cx) else { return Ok(None) };
-    let SharedScan { input: shared, tables } = scan;
+    let found = helpers(weighed_blocks(&node, scan.pages()), cx);
+    Ok(found.map(|(pool, most)| (scan, pool, most)))
+}
+
+/// Notes that the tables are read, each of them once.
+fn note_scans(tables: &[MorselTable], cx: &mut ExecContext<'_>) -> Result<()> {
+    for table in tables {
+        table.heap.begin_scan(&cx.snapshot)?;
+        cx.usage.scanned(table.oid, 1, 0, 0);
+    }
+    Ok(())
+}
+
+/// Has the session and helpers do `work` for each morsel of the table that `input` reads, if the plan allows and there are
+/// helpers. Of the input's columns only those in `is_used` are wanted, by the node with the number `consumer`.
+pub(crate) fn begin_morsels<T: MorselResult>(
+    (input, is_used, consumer): (&mut NodeState, &[bool], usize),
+    work: MorselWork<T>,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<MorselRun<T>>> {
+    let Some((scan, pool, most)) = share_morsels((input, is_used), true, rt, cx)? else { return Ok(None) };
+    let (node, SharedScan { input: shared, tables }) = (input.node().clone(), scan);
     let job = HelperJob::of(rt, cx);
     let figures = job.figures.clone();
     let tables: Arc<[MorselTable]> = tables.into();
@@ -383,11 +405,36 @@ pub(crate) fn begin_morsels<T: MorselResult>(
         })
     });
     let Some(team) = team else { return Ok(None) };
-    for table in &*tables {
-        table.heap.begin_scan(&cx.snapshot)?;
-        cx.usage.scanned(table.oid, 1, 0, 0);
-    }
+    note_scans(&tables, cx)?;
     Ok(Some(MorselRun::new((board, tables), work, (team, figures), consumer)))
+}
+
+/// Has the session and helpers each make a part of the morsels that they take of the table that `input` reads, if the plan
+/// allows and there are helpers, and makes one of all. Of the input's columns only those in `is_used` are wanted, by the node with
+/// the number `consumer`. An error is that of the first morsel that has one, as if one thread had read them.
+pub(crate) fn make_together<W: PartWork>(
+    (input, is_used, consumer): (&mut NodeState, &[bool], usize),
+    work: W,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<W::Part>> {
+    let Some((scan, pool, most)) = share_morsels((input, is_used), false, rt, cx)? else { return Ok(None) };
+    let (node, SharedScan { input: shared, tables }) = (input.node().clone(), scan);
+    let job = HelperJob::of(rt, cx);
+    let figures = job.figures.clone();
+    let morsels = Arc::new(MorselParts::new(tables, work));
+    let of_helper = morsels.clone();
+    let team = pool.start(most, cx.park.wake_handle(), move |park| {
+        job.carry_out(park, |rt, cx| of_helper.make(&mut shared.scan(&node)?, rt, cx))
+    });
+    let Some(team) = team else { return Ok(None) };
+    note_scans(morsels.tables(), cx)?;
+    let own = morsels.make(input, rt, cx)?;
+    let mut parts = team.finish(cx.park)?;
+    figures.lock().unwrap_or_else(PoisonError::into_inner).add_to(rt, cx);
+    rt.count_workers(consumer, parts.len());
+    parts.push(own);
+    morsels.merge(parts, cx).map(Some)
 }
 
 /// The number of a partitioned table's rows, if `state` aggregates nothing but count(*). The input counts as read then.
@@ -453,83 +500,4 @@ fn count_part(
         totals.push(total);
     }
     Ok(totals)
-}
-
-/// Stands where a helper has no catalogs and no session. Expressions that would need them are not given to helpers.
-pub struct NoSession;
-
-fn not_here<T>() -> Result<T> {
-    Err(Error::internal("a helper thread has no session"))
-}
-
-impl CatalogView for NoSession {
-    fn table_by_name(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<Table>>> {
-        not_here()
-    }
-    fn table_by_oid(&self, _: Oid) -> Result<Option<Arc<Table>>> {
-        not_here()
-    }
-    fn schema_exists(&self, _: &str) -> Result<bool> {
-        not_here()
-    }
-    fn database_name(&self) -> &str {
-        ""
-    }
-    fn type_by_name(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<TypeInfo>>> {
-        not_here()
-    }
-    fn type_by_oid(&self, _: Oid) -> Result<Option<Arc<TypeInfo>>> {
-        not_here()
-    }
-    fn functions(&self, _: Option<&str>, _: &str) -> Result<Vec<Arc<FunctionInfo>>> {
-        not_here()
-    }
-    fn function_by_oid(&self, _: Oid) -> Result<Option<Arc<FunctionInfo>>> {
-        not_here()
-    }
-    fn operators(&self, _: Option<&str>, _: &str) -> Result<Vec<Arc<OperatorInfo>>> {
-        not_here()
-    }
-    fn operator_by_oid(&self, _: Oid) -> Result<Option<Arc<OperatorInfo>>> {
-        not_here()
-    }
-    fn cast(&self, _: Oid, _: Oid) -> Result<Option<CastInfo>> {
-        not_here()
-    }
-    fn ordering_operators(&self, _: Oid) -> Result<Option<OrderingOperators>> {
-        not_here()
-    }
-    fn btree_strategy(&self, _: Oid) -> Result<Option<u8>> {
-        not_here()
-    }
-    fn format_type(&self, oid: Oid, _: i32) -> String {
-        oid.to_string()
-    }
-    fn schema_name_of(&self, _: Oid) -> Option<String> {
-        None
-    }
-    fn current_schema(&self) -> Option<String> {
-        None
-    }
-}
-
-impl SessionHost for NoSession {
-    fn call_function(&self, _: SessionFunction, _: &[Datum], _: &mut CallEnv<'_>) -> Result<Datum> {
-        not_here()
-    }
-    fn call_for_rows(&self, _: SessionFunction, _: &[Datum], _: &mut CallEnv<'_>) -> Result<Vec<Vec<Datum>>> {
-        not_here()
-    }
-    fn current_user(&self) -> String {
-        String::new()
-    }
-    fn session_user(&self) -> String {
-        String::new()
-    }
-    fn current_database(&self) -> String {
-        String::new()
-    }
-    fn current_schema(&self) -> Option<String> {
-        None
-    }
 }

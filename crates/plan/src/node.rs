@@ -465,6 +465,8 @@ pub enum Op {
         input: Arc<PlanNode>,
         keys: Vec<SortSpec>,
         presorted: usize,
+        /// Any thread can compute the keys.
+        is_self_contained: bool,
     },
     Limit {
         input: Arc<PlanNode>,

@@ -28,7 +28,8 @@ impl Planner<'_> {
             }
         }
         let label = if presorted > 0 { "Incremental Sort" } else { "Sort" };
-        let op = Op::Sort { input: input.node, keys: specs, presorted };
+        let is_self_contained = keys.iter().all(|k| k.expr.is_self_contained());
+        let op = Op::Sort { input: input.node, keys: specs, presorted, is_self_contained };
         let node = self.node_with(op, width, Estimate { rows, cost }, label, info);
         Ok(PlannedNode { node, layout: input.layout })
     }

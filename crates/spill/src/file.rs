@@ -147,7 +147,7 @@ impl SpillFile {
     }
 
     pub fn push(&mut self, key: &[u8], values: &[Datum], io: SpillIo<'_>) -> Result<()> {
-        append_record(&mut self.buffer, key, values)?;
+        append_record(&mut self.buffer, key, (values, &[]))?;
         self.end_record(io)
     }
     /// A record as another file or a sorter holds it.
@@ -211,11 +211,13 @@ impl SpillFile {
 }
 
 /// Appends a record.
-pub(crate) fn append_record(out: &mut Vec<u8>, key: &[u8], values: &[Datum]) -> Result<()> {
+/// `tail`: what the row ends with, behind its values.
+pub(crate) fn append_record(out: &mut Vec<u8>, key: &[u8], (values, tail): (&[Datum], &[u8])) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD_BYTES]);
     out.extend_from_slice(key);
     row::encode_self_describing(values, out);
+    out.extend_from_slice(tail);
     let row_length = out.len() - start - HEAD_BYTES - key.len();
     let too_long =
         |_| Error::new(kilndb_base::sqlstate::PROGRAM_LIMIT_EXCEEDED, "row is too long for a temporary file");

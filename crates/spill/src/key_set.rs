@@ -197,7 +197,7 @@ impl KeySet {
                 record_key.extend_from_slice(&hash.to_be_bytes());
                 record_key.extend_from_slice(&key);
                 record.clear();
-                append_record(&mut record, &record_key, &[])?;
+                append_record(&mut record, &record_key, (&[], &[]))?;
                 run.push(hash, &record, io)?;
             }
         }

@@ -20,7 +20,7 @@ pub use file::{RemovedFile, STEP_BYTES, SpillCursor, SpillFile, SpillIo, TempSpa
 pub use hash::ByteHasher;
 pub use key_set::KeySet;
 pub use partition::SpillPartitions;
-pub use sorter::Sorter;
+pub use sorter::{SortBudget, Sorter};
 pub use store::{RowStore, StoreCursor};
 
 use kilndb_types::Datum;

@@ -15,7 +15,7 @@ use kilndb_base::{Oid, Result};
 use kilndb_bind::ir::{self, ExprKind};
 use kilndb_exec::expr::Evaluate;
 use kilndb_exec::integer_program::IntegerProgram;
-use kilndb_exec::parts::NoSession;
+use kilndb_exec::no_session::NoSession;
 use kilndb_exec::stats::Usage;
 use kilndb_exec::{ExecContext, PendingChecks, RunState, SnapshotSlot, TransactionSlot};
 use kilndb_plan::Plan;
