@@ -1,7 +1,7 @@
 //! Rows as columns, between operators.
 
 use super::context::{Batch, ExecContext, RunState};
-use super::morsels::{BatchMorsels, RowsBatch};
+use super::morsels::{BatchMorsels, RowsBatch, computes};
 use super::state::NodeState;
 use kilndb_base::{Error, Result};
 use kilndb_spill::row_bytes;
@@ -42,13 +42,35 @@ impl ColumnInput {
     ) -> Result<()> {
         let wanted = is_used.to_vec();
         let fill = move |node: &mut NodeState, batch: &mut ColumnBatch, rt: &mut RunState, cx: &mut ExecContext<'_>| {
-            let mut input = ColumnInput { batch: std::mem::take(batch), ..ColumnInput::default() };
+            let mut input = ColumnInput::of_batch(batch);
             let is_filled = input.fill(node, &wanted, rt, cx);
             *batch = input.batch;
             is_filled
         };
+        // Handing rows over costs what decoding them costs.
+        if computes(&node.node().op) { self.begin_morsels_of((node, consumer), is_used, fill, rt, cx) } else { Ok(()) }
+    }
+    /// As [`ColumnInput::begin_morsels`]; `fill` puts the next rows into a batch, in place of what was in it. False: there are none.
+    pub fn begin_morsels_of(
+        &mut self,
+        (node, consumer): (&mut NodeState, usize),
+        is_used: &[bool],
+        fill: impl Fn(&mut NodeState, &mut ColumnBatch, &mut RunState, &mut ExecContext<'_>) -> Result<bool>
+        + Send
+        + Sync
+        + 'static,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         self.morsels = BatchMorsels::begin((node, is_used, consumer), fill, rt, cx)?;
         Ok(())
+    }
+    pub fn is_in_morsels(&self) -> bool {
+        self.morsels.is_some()
+    }
+    /// An input that puts its rows into a batch, which is taken.
+    pub fn of_batch(batch: &mut ColumnBatch) -> ColumnInput {
+        ColumnInput { batch: std::mem::take(batch), ..ColumnInput::default() }
     }
     /// The next rows, of whose columns only those in `is_used` are there. False: there are no more.
     pub fn fill(
@@ -95,7 +117,9 @@ impl RowInput {
                 rows.start(width);
                 fill_rows(node, (rows, &mut ColumnBatch::default()), rt, cx)
             };
-            self.morsels = BatchMorsels::begin((node, &vec![true; width], consumer), fill, rt, cx)?;
+            if computes(&node.node().op) {
+                self.morsels = BatchMorsels::begin((node, &vec![true; width], consumer), fill, rt, cx)?;
+            }
         }
         if let Some(morsels) = &mut self.morsels {
             let is_filled = morsels.next(rows, node, rt, cx)?;

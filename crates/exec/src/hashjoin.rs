@@ -2,7 +2,8 @@
 //!
 //! The build side goes into a table. If it does not fit, both sides go to partitions by the hash of their keys, and
 //! pairs of partitions are joined one by one; a pair that splitting does not help is joined in passes, one per piece of
-//! the build side that fits.
+//! the build side that fits. A filter of the build side's keys keeps most rows of the probe side that have no partner out of the
+//! partitions, if they do not belong to the result.
 
 mod columns;
 
@@ -17,12 +18,33 @@ use kilndb_base::{Oid, Result};
 use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::Expression;
 use kilndb_plan::{Op, PlanNode};
-use kilndb_spill::{Sorter, SpillCursor, SpillFile, SpillIo, SpillPartitions};
+use kilndb_spill::{KeyFilter, Sorter, SpillCursor, SpillFile, SpillIo, SpillPartitions};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
 
 /// A pair is split at most so many times.
 const MAX_LEVEL: u32 = 4;
+
+/// The filter may take this share of the memory.
+const FILTER_SHARE: usize = 8;
+
+/// A build side that did not fit.
+struct SpilledBuild {
+    parts: SpillPartitions,
+    /// Has all keys of it.
+    filter: KeyFilter,
+}
+
+impl SpilledBuild {
+    fn new(hash_mem_bytes: usize) -> SpilledBuild {
+        let filter = KeyFilter::new(usize::MAX, hash_mem_bytes / FILTER_SHARE);
+        SpilledBuild { parts: SpillPartitions::new(0, hash_mem_bytes), filter }
+    }
+    fn push(&mut self, key: &[u8], row: &[Datum], io: SpillIo<'_>) -> Result<()> {
+        self.filter.add_key(key);
+        self.parts.push(key, row, io)
+    }
+}
 
 struct SpilledPair {
     build: SpillFile,
@@ -90,6 +112,29 @@ fn keeps_table(kind: JoinKind) -> bool {
     matches!(kind, JoinKind::Right | JoinKind::Full)
 }
 
+/// The probe side in partitions.
+struct ProbePartitions {
+    parts: SpillPartitions,
+    /// The number of the last row, and the row with it, if the order counts.
+    numbered: Option<(i64, Vec<Datum>)>,
+}
+
+impl ProbePartitions {
+    fn new(node: &PlanNode, cx: &ExecContext<'_>) -> ProbePartitions {
+        let keeps_order = matches!(node.op, Op::HashJoin { keeps_order: true, .. });
+        let parts = SpillPartitions::new(0, cx.hash_mem_bytes);
+        ProbePartitions { parts, numbered: keeps_order.then(|| (0, Vec::new())) }
+    }
+    fn push(&mut self, key: &[u8], row: &[Datum], io: SpillIo<'_>) -> Result<()> {
+        let Some((number, numbered)) = &mut self.numbered else { return self.parts.push(key, row, io) };
+        *number += 1;
+        numbered.clear();
+        numbered.extend_from_slice(row);
+        numbered.push(Datum::Int8(*number));
+        self.parts.push(key, numbered, io)
+    }
+}
+
 impl HashJoinState {
     pub fn new(node: &Arc<PlanNode>, probe: &Arc<PlanNode>, build: &Arc<PlanNode>) -> HashJoinState {
         HashJoinState {
@@ -140,7 +185,7 @@ impl HashJoinState {
     /// Reads the build side; if it does not fit, partitions both.
     fn start(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
-        let Op::HashJoin { build, .. } = &node.op else { return Ok(()) };
+        let Op::HashJoin { build, kind, .. } = &node.op else { return Ok(()) };
         self.table = HashTable::new(build.width);
         let mut parts = None;
         let mut b = Batch::new(build.width);
@@ -150,29 +195,19 @@ impl HashJoinState {
                 self.add_build_row(&node, row, &mut parts, rt, cx)?;
             }
         }
-        self.finish_build(&node, parts, rt, cx)
+        self.finish_table();
+        match parts {
+            Some(build) => self.partition_probe(build, rt, cx)?,
+            None => self.probe_done = self.table.count == 0 && !needs_probe(*kind),
+        }
+        Ok(())
     }
 
-    /// Has read the build side, of which `parts` has the rows if they did not fit: goes on with the probe side.
-    fn finish_build(
-        &mut self,
-        node: &PlanNode,
-        parts: Option<SpillPartitions>,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        let Op::HashJoin { kind, .. } = &node.op else { return Ok(()) };
+    /// Has read the build side.
+    fn finish_table(&mut self) {
         self.peak_bytes = self.peak_bytes.max(self.table.bytes);
         self.started = true;
         self.batches = 1;
-        if let Some(parts) = parts {
-            self.spilled = true;
-            self.partition_probe(parts, rt, cx)?;
-            self.probe_done = true;
-        } else if self.table.count == 0 && !needs_probe(*kind) {
-            self.probe_done = true;
-        }
-        Ok(())
     }
 
     /// Adds a row, which is taken out, to the table or to the partitions that the table had to become.
@@ -180,7 +215,7 @@ impl HashJoinState {
         &mut self,
         node: &PlanNode,
         row: &mut [Datum],
-        parts: &mut Option<SpillPartitions>,
+        parts: &mut Option<SpilledBuild>,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
@@ -208,11 +243,11 @@ impl HashJoinState {
         types: &[Oid],
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<SpillPartitions> {
+    ) -> Result<SpilledBuild> {
         self.peak_bytes = self.peak_bytes.max(self.table.bytes);
         let width = self.table.width;
         let table = std::mem::replace(&mut self.table, HashTable::new(width));
-        let mut parts = SpillPartitions::new(0, cx.hash_mem_bytes);
+        let mut parts = SpilledBuild::new(cx.hash_mem_bytes);
         let mut key = Vec::new();
         for i in 0..table.count {
             key_of(keys, types, table.row(i), &mut key, rt, cx)?;
@@ -221,32 +256,29 @@ impl HashJoinState {
         Ok(parts)
     }
 
-    fn partition_probe(&mut self, build: SpillPartitions, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn partition_probe(&mut self, build: SpilledBuild, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
-        let Op::HashJoin { probe, probe_keys, types, kind, keeps_order, .. } = &node.op else { return Ok(()) };
-        let io = cx.io();
-        let (mut number, mut numbered) = (0, Vec::new());
-        let build = build.finish(io)?;
-        let mut parts = SpillPartitions::new(0, cx.hash_mem_bytes);
+        let Op::HashJoin { probe, probe_keys, types, kind, .. } = &node.op else { return Ok(()) };
+        let mut parts = ProbePartitions::new(&node, cx);
         let mut b = Batch::new(probe.width);
         while self.probe.fill(&mut b, rt, cx)? {
             for i in 0..b.rows {
                 key_of(probe_keys, types, b.row(i), &mut self.key, rt, cx)?;
-                if self.key.is_empty() && !keeps_unmatched(*kind) {
-                    continue;
-                }
-                if *keeps_order {
-                    number += 1;
-                    numbered.clear();
-                    numbered.extend_from_slice(b.row(i));
-                    numbered.push(Datum::Int8(number));
-                    parts.push(&self.key, &numbered, io)?;
-                } else {
-                    parts.push(&self.key, b.row(i), io)?;
+                if keeps_unmatched(*kind) || !self.key.is_empty() && build.filter.may_have_key(&self.key) {
+                    parts.push(&self.key, b.row(i), cx.io())?;
                 }
             }
         }
-        self.add_pairs(build, parts.finish(io)?, 1, u64::MAX, *kind);
+        self.begin_pairs(build.parts, parts, cx)
+    }
+
+    /// Both sides are in partitions.
+    fn begin_pairs(&mut self, build: SpillPartitions, probe: ProbePartitions, cx: &ExecContext<'_>) -> Result<()> {
+        let node = self.node.clone();
+        let Op::HashJoin { kind, .. } = &node.op else { return Ok(()) };
+        (self.spilled, self.probe_done) = (true, true);
+        let (build, probe) = (build.finish(cx.io())?, probe.parts.finish(cx.io())?);
+        self.add_pairs(build, probe, 1, u64::MAX, *kind);
         Ok(())
     }
 

@@ -416,7 +416,7 @@ impl<B: RowsBatch> MorselResult for BatchList<B> {
 }
 
 /// Is there more to do for the rows than to read them? Handing them over costs what decoding them costs.
-fn computes(op: &Op) -> bool {
+pub(super) fn computes(op: &Op) -> bool {
     match op {
         Op::SeqScan(scan) => scan.filter.is_some(),
         Op::Partitions(p) => computes(&p.template.op),
@@ -433,9 +433,6 @@ impl<B: RowsBatch> BatchMorsels<B> {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<BatchMorsels<B>>> {
-        if !computes(&input.node().op) {
-            return Ok(None);
-        }
         let spare = Spares::<B>::default();
         let spares = spare.clone();
         let read =

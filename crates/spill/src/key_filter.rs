@@ -8,7 +8,7 @@
 //!
 //! Must not know: what keys are made of, where they are.
 
-use super::hash::mixed;
+use super::hash::{ByteHasher, mixed};
 
 /// With ten bits for a key and six of them set, about one key in seventy is found that was never added.
 const BITS_PER_KEY: usize = 10;
@@ -45,6 +45,13 @@ impl KeyFilter {
             let (word, bit) = place(places, n);
             self.lines[line].0[word] |= bit;
         }
+    }
+    pub fn add_key(&mut self, key: &[u8]) {
+        self.add(ByteHasher::hash_of(key));
+    }
+    /// False: the key was not added.
+    pub fn may_have_key(&self, key: &[u8]) -> bool {
+        self.may_contain(ByteHasher::hash_of(key))
     }
     /// False: the hash was not added.
     pub fn may_contain(&self, hash: u64) -> bool {

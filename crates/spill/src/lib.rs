@@ -18,6 +18,7 @@ mod store;
 
 pub use file::{RemovedFile, STEP_BYTES, SpillCursor, SpillFile, SpillIo, TempSpace};
 pub use hash::ByteHasher;
+pub use key_filter::KeyFilter;
 pub use key_set::KeySet;
 pub use partition::SpillPartitions;
 pub use sorter::{SortBudget, Sorter};

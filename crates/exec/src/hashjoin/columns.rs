@@ -9,7 +9,7 @@
 //! 1. Rows leave in the order of the probe side, unmatched ones among them.
 //! 2. Behind a row's pairs stands an end in the list, if the kind of join asks whether the row has found a partner.
 
-use super::{HashJoinState, keeps_table, keeps_unmatched, needs_probe};
+use super::{HashJoinState, ProbePartitions, SpilledBuild, keeps_table, keeps_unmatched, needs_probe};
 use crate::columns::{ColumnBatch, ColumnInput, pointed_bytes, row_of};
 use crate::context::*;
 use crate::expr::Evaluate;
@@ -22,6 +22,7 @@ use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::Expression;
 use kilndb_plan::program::{JoinProgram, Program};
 use kilndb_plan::{Op, PlanNode};
+use kilndb_spill::KeyFilter;
 use kilndb_types::Datum;
 use kilndb_types::vector::{NO_ROW, Rows, Vector};
 use std::sync::Arc;
@@ -202,11 +203,69 @@ fn gather(
     Ok(())
 }
 
-impl HashJoinState {
-    fn column_program<'n>(&self, node: &'n PlanNode) -> Option<&'n JoinProgram> {
-        let Op::HashJoin { probe_keys, build_keys, on, program, .. } = &node.op else { return None };
-        program.of(probe_keys, build_keys, on.as_deref())
+fn column_program(node: &PlanNode) -> Option<&JoinProgram> {
+    let Op::HashJoin { probe_keys, build_keys, on, program, .. } = &node.op else { return None };
+    program.of(probe_keys, build_keys, on.as_deref())
+}
+
+/// Takes rows out of the probe side that have no partner, on any thread.
+struct ProbeSieve {
+    node: Arc<PlanNode>,
+    is_used: Vec<bool>,
+    /// The keys of the build side, and maybe others.
+    filter: KeyFilter,
+}
+
+impl ProbeSieve {
+    /// The next rows of the probe side, without most of those that have no partner. False: there are no more.
+    fn fill(
+        &self,
+        probe: &mut NodeState,
+        batch: &mut ColumnBatch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        let mut input = ColumnInput::of_batch(batch);
+        let is_filled = input.fill(probe, &self.is_used, rt, cx);
+        *batch = input.batch;
+        if !is_filled? {
+            return Ok(false);
+        }
+        let mut keys = KeyBatch::default();
+        keys_of_probe(&self.node, &self.is_used, batch, &mut keys, rt, cx)?;
+        let (mut short, mut at) = ([0; 16], 0..);
+        let has_partner = |_: &&u32| {
+            let at = at.next().unwrap_or(0);
+            !keys.is_none(at) && self.filter.may_have_key(keys.bytes(at, &mut short))
+        };
+        let mut list = batch.list().iter().filter(has_partner).copied().collect();
+        let positions = batch.rows().positions();
+        batch.take_rows(&mut list, positions);
+        Ok(true)
     }
+}
+
+/// The keys of rows of the probe side.
+fn keys_of_probe(
+    node: &PlanNode,
+    is_used: &[bool],
+    batch: &mut ColumnBatch,
+    out: &mut KeyBatch,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    let (Op::HashJoin { probe_keys, types, .. }, Some(program)) = (&node.op, column_program(node)) else {
+        return Err(Error::internal("keys are asked of a join that has no program"));
+    };
+    let keys = BatchKeys { program: &program.probe_keys, exprs: probe_keys, types, is_used };
+    let mut state = ProgramState::default();
+    if !keys.compute(&mut state, batch, rt, cx)? {
+        return keys.fail(batch, rt, cx);
+    }
+    keys.write(&state, &batch.columns, batch.rows(), out)
+}
+
+impl HashJoinState {
     /// Can it hand on its rows as columns? It can whatever its probe side has once it has begun to.
     pub fn has_columns(&self) -> bool {
         self.columns.is_some() || self.probe.has_columns() && self.may_have_columns()
@@ -217,7 +276,7 @@ impl HashJoinState {
     }
     /// Can it hand on its rows as columns, if this is wanted though its probe side has none?
     pub fn may_have_columns(&self) -> bool {
-        self.column_program(&self.node).is_some()
+        column_program(&self.node).is_some()
     }
 
     /// Reads the build side, for a join of which only the columns in `is_used` are there. Returns what threads need that are to
@@ -230,7 +289,7 @@ impl HashJoinState {
     ) -> Result<Option<SharedBuild>> {
         let node = self.node.clone();
         let Op::HashJoin { kind, .. } = &node.op else { return Ok(None) };
-        let Some(program) = self.column_program(&node).filter(|_| !keeps_table(*kind)) else { return Ok(None) };
+        let Some(program) = column_program(&node).filter(|_| !keeps_table(*kind)) else { return Ok(None) };
         let mut state = self.columns.take().unwrap_or_default();
         state.is_started = true;
         let begun = rt.counters.is_some().then(MeasureStart::now);
@@ -293,7 +352,7 @@ impl HashJoinState {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let Op::HashJoin { kind, .. } = &node.op else { return Ok(()) };
-        let Some(program) = self.column_program(node) else {
+        let Some(program) = column_program(node) else {
             return Err(Error::internal("columns are asked of a join that has rows"));
         };
         out.clear();
@@ -387,7 +446,7 @@ impl HashJoinState {
         self.peak_bytes = table.bytes();
         if is_full {
             state.goes_by_rows = true;
-            self.go_on_with_rows(node, table, (&mut input, &of_build), rt, cx)?;
+            self.go_on_with_rows(table, (&mut input, &of_build), &used, rt, cx)?;
         } else {
             if keeps_table(*kind) {
                 state.matched = vec![false; table.count()];
@@ -399,30 +458,79 @@ impl HashJoinState {
     }
 
     /// Goes on as a join of rows, with those of the table and those that the build side still has: they come as columns, as
-    /// the ones before.
+    /// the ones before, and so do those of the probe side.
     fn go_on_with_rows(
         &mut self,
-        node: &Arc<PlanNode>,
         table: ColumnTable,
         (input, of_build): (&mut ColumnInput, &[bool]),
+        of_probe: &[bool],
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
+        let node = self.node.clone();
         self.table = HashTable::new(of_build.len());
         let (mut parts, mut row) = (None, Vec::new());
         for at in 0..table.count() {
             row_of(&table.columns, of_build, at, &mut row)?;
-            self.add_build_row(node, &mut row, &mut parts, rt, cx)?;
+            self.add_build_row(&node, &mut row, &mut parts, rt, cx)?;
         }
         drop(table);
         while input.fill(&mut self.build, of_build, rt, cx)? {
             let (columns, rows) = input.batch.parts();
             rows.try_each(|position| {
                 row_of(columns, of_build, position, &mut row)?;
-                self.add_build_row(node, &mut row, &mut parts, rt, cx)
+                self.add_build_row(&node, &mut row, &mut parts, rt, cx)
             })?;
         }
-        self.finish_build(node, parts, rt, cx)
+        self.finish_table();
+        match parts {
+            Some(build) => self.partition_probe_columns(&node, build, of_probe, rt, cx),
+            None => Ok(()),
+        }
+    }
+
+    /// As `partition_probe`, of rows that come as columns. Several threads take out those that have no partner, if these do not
+    /// belong to the result.
+    fn partition_probe_columns(
+        &mut self,
+        node: &Arc<PlanNode>,
+        build: SpilledBuild,
+        is_used: &[bool],
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let Op::HashJoin { kind, .. } = &node.op else { return Ok(()) };
+        let SpilledBuild { parts: build, filter } = build;
+        let mut input = ColumnInput::default();
+        let is_complete = keeps_unmatched(*kind);
+        let sieve = Arc::new(ProbeSieve { node: node.clone(), is_used: is_used.to_vec(), filter });
+        if !is_complete {
+            let shared = sieve.clone();
+            let fill = move |probe: &mut NodeState,
+                             batch: &mut ColumnBatch,
+                             rt: &mut RunState,
+                             cx: &mut ExecContext<'_>| shared.fill(probe, batch, rt, cx);
+            input.begin_morsels_of((&mut self.probe, node.id), is_used, fill, rt, cx)?;
+        }
+        let is_sieved_here = !is_complete && !input.is_in_morsels();
+        let mut parts = ProbePartitions::new(node, cx);
+        let (mut keys, mut row, mut short) = (KeyBatch::default(), Vec::new(), [0; 16]);
+        loop {
+            let is_filled = match is_sieved_here {
+                true => sieve.fill(&mut self.probe, &mut input.batch, rt, cx)?,
+                false => input.fill(&mut self.probe, is_used, rt, cx)?,
+            };
+            if !is_filled {
+                break;
+            }
+            keys_of_probe(node, is_used, &mut input.batch, &mut keys, rt, cx)?;
+            for (at, position) in input.batch.list().iter().enumerate() {
+                row_of(&input.batch.columns, is_used, *position as usize, &mut row)?;
+                let key = if keys.is_none(at) { &[][..] } else { keys.bytes(at, &mut short) };
+                parts.push(key, &row, cx.io())?;
+            }
+        }
+        self.begin_pairs(build, parts, cx)
     }
 
     /// Lists the next pairs that belong to the result. False: the probe side is at its end.
