@@ -43,6 +43,7 @@ mod modify_many;
 mod modify_partitions;
 mod modify_row;
 mod modify_triggered;
+mod morsel_parts;
 mod morsels;
 pub mod no_session;
 mod null_rows;

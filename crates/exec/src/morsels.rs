@@ -1,5 +1,5 @@
 //! Morsels: tables cut into ranges of blocks, which the session and its helpers take one after the other, and what they make of
-//! each, handed on in the order of the table.
+//! each, handed on in the order of the table. (What each thread makes of all that it takes: [`super::morsel_parts`].)
 //!
 //! Who has made something of a morsel leaves it on the board, where the session takes it once those before it have been taken.
 //! So the result is that of one thread: the same rows in the same order, and the same error behind the same rows.
@@ -30,7 +30,7 @@ use std::ops::Range;
 
 /// Blocks of the first morsel, and of a morsel at most: half a megabyte, which takes a thread some 100 µs or more.
 const FIRST_BLOCKS: u32 = 4;
-const BLOCKS_MAX: u32 = 64;
+pub(super) const BLOCKS_MAX: u32 = 64;
 /// What is made of a morsel should take so many bytes: less than a processor's cache.
 const RESULT_BYTES: Range<usize> = 128 << 10..512 << 10;
 
@@ -88,7 +88,7 @@ struct MorselOutcome<T> {
 
 /// Where the next morsel begins.
 #[derive(Default)]
-struct MorselPosition {
+pub(super) struct MorselPosition {
     /// The table's place in the list.
     table: usize,
     block: u32,
@@ -96,14 +96,14 @@ struct MorselPosition {
 
 impl MorselPosition {
     /// Goes on to the next table that has blocks left, of tables that have so many each. False: there is none.
-    fn find(&mut self, tables: &[u32]) -> bool {
+    pub fn find(&mut self, tables: &[u32]) -> bool {
         while tables.get(self.table).is_some_and(|blocks| self.block >= *blocks) {
             *self = MorselPosition { table: self.table + 1, block: 0 };
         }
         self.table < tables.len()
     }
     /// Takes the next blocks, so many at most: the table's place in the list, and its blocks. None: there are no more.
-    fn take(&mut self, tables: &[u32], most: u32) -> Option<(usize, Range<u32>)> {
+    pub fn take(&mut self, tables: &[u32], most: u32) -> Option<(usize, Range<u32>)> {
         if !self.find(tables) {
             return None;
         }
@@ -236,96 +236,6 @@ impl<T: MorselResult> MorselBoard<T> {
                 TakenMorsel::End => return,
             }
         }
-    }
-}
-
-/// What each thread makes of all the morsels that it takes.
-pub(crate) trait PartWork: Send + Sync + 'static {
-    type Part: Send + 'static;
-    /// A part to which nothing has come yet.
-    fn begin(&self) -> Self::Part;
-    /// Adds the rows of a morsel, which the node hands on until it has no more. A thread's morsels have rising numbers.
-    fn take_in(
-        &self,
-        part: &mut Self::Part,
-        morsel: u32,
-        input: &mut NodeState,
-        rt: &mut RunState,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()>;
-    /// There are no more morsels.
-    fn end(&self, part: &mut Self::Part, cx: &mut ExecContext<'_>) -> Result<()>;
-    /// Makes one of all parts, whose morsels have come to their end.
-    fn merge(&self, parts: Vec<Self::Part>, cx: &mut ExecContext<'_>) -> Result<Self::Part>;
-}
-
-/// Morsels of tables of which each thread takes in those that it takes.
-pub(crate) struct MorselParts<W> {
-    tables: Vec<MorselTable>,
-    blocks: Vec<u32>,
-    work: W,
-    state: Mutex<PartsState>,
-}
-
-#[derive(Default)]
-struct PartsState {
-    position: MorselPosition,
-    taken: u32,
-    /// The first morsel that has failed. None is taken after it, so that those before it have ended when all threads have.
-    failure: Option<(u32, Error)>,
-}
-
-impl<W: PartWork> MorselParts<W> {
-    pub fn new(tables: Vec<MorselTable>, work: W) -> MorselParts<W> {
-        let blocks = tables.iter().map(|table| table.blocks).collect();
-        MorselParts { tables, blocks, work, state: Mutex::default() }
-    }
-    pub fn tables(&self) -> &[MorselTable] {
-        &self.tables
-    }
-    fn state(&self) -> MutexGuard<'_, PartsState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-    /// The next morsel's number, table and blocks.
-    fn take(&self) -> Option<(u32, &MorselTable, Range<u32>)> {
-        let mut state = self.state();
-        if state.failure.is_some() {
-            return None;
-        }
-        let (table, blocks) = state.position.take(&self.blocks, BLOCKS_MAX)?;
-        let number = state.taken;
-        assert!(number < u32::MAX, "no table has so many morsels");
-        state.taken += 1;
-        Some((number, &self.tables[table], blocks))
-    }
-    fn fail(&self, morsel: u32, error: Error) {
-        let failure = &mut self.state().failure;
-        if failure.as_ref().is_none_or(|(first, _)| morsel < *first) {
-            *failure = Some((morsel, error));
-        }
-    }
-    /// What all threads have made, or the error of the first morsel that has failed.
-    pub fn merge(&self, parts: Vec<W::Part>, cx: &mut ExecContext<'_>) -> Result<W::Part> {
-        let failure = self.state().failure.take();
-        match failure {
-            Some((_, error)) => Err(error),
-            None => self.work.merge(parts, cx),
-        }
-    }
-    /// What this thread makes of the morsels that it takes; none of it is of use if one has failed.
-    pub fn make(&self, input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<W::Part> {
-        let mut part = self.work.begin();
-        while let Some((number, table, blocks)) = self.take() {
-            let begun = cx.park.step().and_then(|()| input.begin_part(table, blocks, rt));
-            let done = begun.and_then(|()| self.work.take_in(&mut part, number, input, rt, cx));
-            if let Err(error) = done {
-                self.fail(number, error);
-            }
-        }
-        if self.state().failure.is_none() {
-            self.work.end(&mut part, cx)?;
-        }
-        Ok(part)
     }
 }
 

@@ -5,7 +5,7 @@ use super::top::TopRows;
 use crate::columns::{ColumnBatch, fill_rows};
 use crate::context::*;
 use crate::expr::Evaluate;
-use crate::morsels::PartWork;
+use crate::morsel_parts::PartWork;
 use crate::state::NodeState;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Result};
