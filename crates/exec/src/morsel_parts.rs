@@ -140,6 +140,6 @@ mod tests {
         assert!(numbers.take().is_none() && numbers.has_failed());
         numbers.fail(4, Error::internal("fourth"));
         numbers.fail(1, Error::internal("first"));
-        assert_eq!(numbers.take_failure().unwrap().message, "first");
+        assert_eq!(numbers.take_failure().unwrap().message(), "first");
     }
 }
