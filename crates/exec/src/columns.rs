@@ -1,7 +1,7 @@
 //! Rows as columns, between operators.
 
 use super::context::{Batch, ExecContext, RunState};
-use super::morsels::{BatchMorsels, RowsBatch, computes};
+use super::morsels::{BatchMorsels, RowsBatch};
 use super::state::NodeState;
 use kilndb_base::{Error, Result};
 use kilndb_spill::row_bytes;
@@ -47,11 +47,12 @@ impl ColumnInput {
             *batch = input.batch;
             is_filled
         };
-        // Handing rows over costs what decoding them costs.
-        if computes(&node.node().op) { self.begin_morsels_of((node, consumer), is_used, fill, rt, cx) } else { Ok(()) }
+        self.morsels = BatchMorsels::begin((node, is_used, consumer), fill, rt, cx)?;
+        Ok(())
     }
-    /// As [`ColumnInput::begin_morsels`]; `fill` puts the next rows into a batch, in place of what was in it. False: there are none.
-    pub fn begin_morsels_of(
+    /// As [`ColumnInput::begin_morsels`]; `fill` puts few of the next rows into a batch, in place of what was in it. False: there
+    /// are no more.
+    pub fn begin_morsels_of_few(
         &mut self,
         (node, consumer): (&mut NodeState, usize),
         is_used: &[bool],
@@ -62,7 +63,7 @@ impl ColumnInput {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        self.morsels = BatchMorsels::begin((node, is_used, consumer), fill, rt, cx)?;
+        self.morsels = BatchMorsels::begin_of_few((node, is_used, consumer), fill, rt, cx)?;
         Ok(())
     }
     pub fn is_in_morsels(&self) -> bool {
@@ -117,9 +118,7 @@ impl RowInput {
                 rows.start(width);
                 fill_rows(node, (rows, &mut ColumnBatch::default()), rt, cx)
             };
-            if computes(&node.node().op) {
-                self.morsels = BatchMorsels::begin((node, &vec![true; width], consumer), fill, rt, cx)?;
-            }
+            self.morsels = BatchMorsels::begin((node, &vec![true; width], consumer), fill, rt, cx)?;
         }
         if let Some(morsels) = &mut self.morsels {
             let is_filled = morsels.next(rows, node, rt, cx)?;

@@ -16,22 +16,22 @@ use std::ops::Range;
 
 /// What each thread makes of all the morsels that it takes.
 pub(crate) trait PartWork: Send + Sync + 'static {
-    type Part: Send + 'static;
+    type PartialResult: Send + 'static;
     /// A part to which nothing has come yet.
-    fn begin(&self) -> Self::Part;
+    fn begin(&self) -> Self::PartialResult;
     /// Adds the rows of a morsel, which the node hands on until it has no more. A thread's morsels have rising numbers.
     fn take_in(
         &self,
-        part: &mut Self::Part,
+        part: &mut Self::PartialResult,
         morsel: u32,
         input: &mut NodeState,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()>;
     /// There are no more morsels.
-    fn end(&self, part: &mut Self::Part, cx: &mut ExecContext<'_>) -> Result<()>;
+    fn end(&self, part: &mut Self::PartialResult, cx: &mut ExecContext<'_>) -> Result<()>;
     /// Makes one of all parts, whose morsels have come to their end.
-    fn merge(&self, parts: Vec<Self::Part>, cx: &mut ExecContext<'_>) -> Result<Self::Part>;
+    fn merge(&self, parts: Vec<Self::PartialResult>, cx: &mut ExecContext<'_>) -> Result<Self::PartialResult>;
 }
 
 /// The morsels of tables that have so many blocks each, as all threads see them.
@@ -98,7 +98,7 @@ impl<W: PartWork> MorselParts<W> {
         &self.tables
     }
     /// What this thread makes of the morsels that it takes; it is of no use if one has failed.
-    pub fn make(&self, input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<W::Part> {
+    pub fn make(&self, input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<W::PartialResult> {
         let mut part = self.work.begin();
         while let Some((number, table, blocks)) = self.numbers.take() {
             let begun = cx.park.step().and_then(|()| input.begin_part(&self.tables[table], blocks, rt));
@@ -113,7 +113,7 @@ impl<W: PartWork> MorselParts<W> {
         Ok(part)
     }
     /// What all threads have made, or the error of the first morsel that has failed.
-    pub fn merge(&self, parts: Vec<W::Part>, cx: &mut ExecContext<'_>) -> Result<W::Part> {
+    pub fn merge(&self, parts: Vec<W::PartialResult>, cx: &mut ExecContext<'_>) -> Result<W::PartialResult> {
         match self.numbers.take_failure() {
             Some(failure) => Err(failure),
             None => self.work.merge(parts, cx),

@@ -326,7 +326,7 @@ impl<B: RowsBatch> MorselResult for BatchList<B> {
 }
 
 /// Is there more to do for the rows than to read them? Handing them over costs what decoding them costs.
-pub(super) fn computes(op: &Op) -> bool {
+fn computes(op: &Op) -> bool {
     match op {
         Op::SeqScan(scan) => scan.filter.is_some(),
         Op::Partitions(p) => computes(&p.template.op),
@@ -335,9 +335,21 @@ pub(super) fn computes(op: &Op) -> bool {
 }
 
 impl<B: RowsBatch> BatchMorsels<B> {
+    /// As [`BatchMorsels::begin_of_few`], where `fill` hands all rows over. None too if that would not be worth while.
+    pub fn begin(
+        (input, is_used, consumer): (&mut NodeState, &[bool], usize),
+        fill: impl Fn(&mut NodeState, &mut B, &mut RunState, &mut ExecContext<'_>) -> Result<bool> + Send + Sync + 'static,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<BatchMorsels<B>>> {
+        match computes(&input.node().op) {
+            true => BatchMorsels::begin_of_few((input, is_used, consumer), fill, rt, cx),
+            false => Ok(None),
+        }
+    }
     /// `fill` puts the next rows into a batch, in place of what was in it; false: there are none. `consumer`: the node that
     /// wants them, by its number. None: one thread reads all.
-    pub fn begin(
+    pub fn begin_of_few(
         (input, is_used, consumer): (&mut NodeState, &[bool], usize),
         fill: impl Fn(&mut NodeState, &mut B, &mut RunState, &mut ExecContext<'_>) -> Result<bool> + Send + Sync + 'static,
         rt: &mut RunState,

@@ -351,6 +351,15 @@ fn weighed_blocks(input: &PlanNode, pages: u64) -> u64 {
     if is_long { pages.max(u64::from(BLOCKS_MIN)) } else { pages }
 }
 
+/// Are the rows of a node those of a whole table, and might helpers read it with this thread?
+pub(crate) fn may_be_shared(node: &PlanNode, cx: &ExecContext<'_>) -> bool {
+    let reads_whole_table = match &node.op {
+        Op::Project { input, is_self_contained, .. } => *is_self_contained && input.op.reads_whole_table(),
+        op => op.reads_whole_table(),
+    };
+    reads_whole_table && helpers(u64::MAX, cx).is_some()
+}
+
 /// Makes the table that `input` reads one that helpers may read in morsels, if the plan allows and there are helpers: where to
 /// take them from, and how many. `results_wait`: what is made of a morsel waits for its turn.
 fn share_morsels<'a>(
@@ -360,11 +369,7 @@ fn share_morsels<'a>(
     cx: &mut ExecContext<'a>,
 ) -> Result<Option<(SharedScan, &'a Arc<HelperPool>, usize)>> {
     let node = input.node().clone();
-    let reads_whole_table = match &node.op {
-        Op::Project { input, is_self_contained, .. } => *is_self_contained && input.op.reads_whole_table(),
-        op => op.reads_whole_table(),
-    };
-    if helpers(u64::MAX, cx).is_none() || !reads_whole_table {
+    if !may_be_shared(&node, cx) {
         return Ok(None);
     }
     let pairs_max = if results_wait { PAIRS_MAX } else { u64::MAX };
@@ -418,7 +423,7 @@ pub(crate) fn make_together<W: PartWork>(
     work: W,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
-) -> Result<Option<W::Part>> {
+) -> Result<Option<W::PartialResult>> {
     let Some((scan, pool, most)) = share_morsels((input, is_used), false, rt, cx)? else { return Ok(None) };
     let (node, SharedScan { input: shared, tables }) = (input.node().clone(), scan);
     let job = HelperJob::of(rt, cx);

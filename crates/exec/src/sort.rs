@@ -95,10 +95,11 @@ impl SortState {
         let node = self.unary.node.clone();
         let Op::Sort { keys, presorted, .. } = &node.op else { return Ok(()) };
         let bound = self.bound.map(|n| n.saturating_sub(self.given));
-        let (sorted, report) = match *presorted {
+        let sorted = match *presorted {
             0 => self.sort_all(keys, bound, rt, cx)?,
             presorted => self.sort_groups((keys, presorted), bound, rt, cx)?,
         };
+        let report = if *presorted > 0 { self.report.add(sorted.report()) } else { sorted.report() };
         rt.report(node.id, report);
         self.sorted = Some(sorted);
         Ok(())
@@ -111,20 +112,19 @@ impl SortState {
         bound: Option<u64>,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<(SortedRows, NodeReport)> {
+    ) -> Result<SortedRows> {
         let UnaryInput { node, input, buffer } = &mut self.unary;
         self.input_done = true;
         if let Some(work) = SortWork::of(node, bound, cx) {
             let is_used = vec![true; buffer.width];
             if let Some(sorted) = make_together((input, &is_used, node.id), work, rt, cx)? {
-                let report = sorted.report();
-                return Ok((sorted, report));
+                return Ok(sorted);
             }
         }
         let mut sorted = SortedRows::new(bound, cx.work_mem_bytes);
         sorted.take_in((keys, 0), (input, buffer.width), rt, cx)?;
-        let report = sorted.finish(cx.io())?;
-        Ok((sorted, report))
+        sorted.finish(cx.io())?;
+        Ok(sorted)
     }
 
     /// Sorts the next groups of rows that have the first keys alike.
@@ -134,7 +134,7 @@ impl SortState {
         bound: Option<u64>,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<(SortedRows, NodeReport)> {
+    ) -> Result<SortedRows> {
         let io = cx.io();
         let mut sorted = SortedRows::new(bound, cx.work_mem_bytes);
         let mut group: Vec<u8> = Vec::new();
@@ -166,8 +166,8 @@ impl SortState {
             sorted.push(row, 0, io)?;
             self.position += 1;
         }
-        let report = self.report.add(sorted.finish(io)?);
-        Ok((sorted, report))
+        sorted.finish(io)?;
+        Ok(sorted)
     }
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {

@@ -510,7 +510,7 @@ impl HashJoinState {
                              batch: &mut ColumnBatch,
                              rt: &mut RunState,
                              cx: &mut ExecContext<'_>| shared.fill(probe, batch, rt, cx);
-            input.begin_morsels_of((&mut self.probe, node.id), is_used, fill, rt, cx)?;
+            input.begin_morsels_of_few((&mut self.probe, node.id), is_used, fill, rt, cx)?;
         }
         let is_sieved_here = !is_complete && !input.is_in_morsels();
         let mut parts = ProbePartitions::new(node, cx);

@@ -6,6 +6,7 @@ use crate::columns::{ColumnBatch, fill_rows};
 use crate::context::*;
 use crate::expr::Evaluate;
 use crate::morsel_parts::PartWork;
+use crate::parts::may_be_shared;
 use crate::state::NodeState;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Result};
@@ -94,14 +95,15 @@ impl SortedRows {
         }
         Ok(())
     }
-    /// Ends the input, and says how the rows are sorted.
-    pub fn finish(&mut self, io: SpillIo<'_>) -> Result<NodeReport> {
+    /// Ends the input.
+    pub fn finish(&mut self, io: SpillIo<'_>) -> Result<()> {
         match &mut self.top {
             Some(top) => top.finish(),
             None => self.sorter.finish(io)?,
         }
-        Ok(self.report())
+        Ok(())
     }
+    /// How the rows were sorted.
     pub fn report(&self) -> NodeReport {
         let (method, on_disk, bytes) = match &self.top {
             Some(top) if self.count > top.limit.saturating_mul(2) => ("top-N heapsort", false, top.bytes as u64),
@@ -129,22 +131,23 @@ impl SortedRows {
 pub(super) struct SortWork {
     node: Arc<PlanNode>,
     bound: Option<u64>,
-    work_mem_bytes: usize,
     budget: SortBudget,
 }
 
 impl SortWork {
-    /// None: the keys need a session.
+    /// None: the keys need a session, or there is nothing that helpers could read.
     pub fn of(node: &Arc<PlanNode>, bound: Option<u64>, cx: &ExecContext<'_>) -> Option<SortWork> {
-        let Op::Sort { presorted: 0, is_self_contained: true, .. } = &node.op else { return None };
+        let Op::Sort { input, presorted: 0, is_self_contained: true, .. } = &node.op else { return None };
+        if !may_be_shared(input, cx) {
+            return None;
+        }
         let threads = cx.helpers.map_or(0, |(_, most)| most) + 1;
-        let (work_mem_bytes, budget) = (cx.work_mem_bytes, SortBudget::new(cx.work_mem_bytes, threads));
-        Some(SortWork { node: node.clone(), bound, work_mem_bytes, budget })
+        Some(SortWork { node: node.clone(), bound, budget: SortBudget::new(cx.work_mem_bytes, threads) })
     }
 }
 
 impl PartWork for SortWork {
-    type Part = SortedRows;
+    type PartialResult = SortedRows;
 
     fn begin(&self) -> SortedRows {
         SortedRows::of_part(self.bound, &self.budget)
@@ -168,7 +171,7 @@ impl PartWork for SortWork {
     /// The rows are in the order of one thread that has taken in the morsels one after the other.
     fn merge(&self, parts: Vec<SortedRows>, cx: &mut ExecContext<'_>) -> Result<SortedRows> {
         let io = cx.io();
-        let mut whole = SortedRows::new(self.bound, self.work_mem_bytes);
+        let mut whole = SortedRows::new(self.bound, cx.work_mem_bytes);
         whole.count = parts.iter().map(|part| part.count).sum();
         if parts.iter().all(|part| part.top.is_some()) {
             let tops = parts.into_iter().filter_map(|part| part.top);
@@ -187,7 +190,7 @@ impl PartWork for SortWork {
             }
             sorters.push(part.sorter);
         }
-        (whole.top, whole.sorter) = (None, Sorter::of_parts(sorters, self.work_mem_bytes, io)?);
+        (whole.top, whole.sorter) = (None, Sorter::of_parts(sorters, cx.work_mem_bytes, io)?);
         Ok(whole)
     }
 }
