@@ -250,30 +250,26 @@ impl WordCompiler<'_> {
         Some(WordProgram::Steps { steps: steps.into(), result })
     }
 
-    /// The steps, of which a condition that nothing else reads and what it decides are one.
     fn steps(&self) -> Option<Vec<WordStep>> {
         let mut steps: Vec<WordStep> = Vec::new();
         // For each step of the program where it begins.
         let mut begins = Vec::new();
-        for (at, step) in self.program.steps.iter().enumerate() {
+        for step in &self.program.steps {
             begins.push(u32::try_from(steps.len()).ok()?);
             match step {
-                Step::Compute { into, what } => steps.push(self.computed(*into, what)?),
+                Step::Compute { into, what } => {
+                    let is_result = self.program.written_last == Some(*into);
+                    let register = word_register(*into)?;
+                    let then = if is_result { WordUse::Result } else { WordUse::Register(register) };
+                    steps.push(self.computed(what, Some(register), then)?);
+                }
                 Step::Narrow { by, to, if_none } => {
-                    // Without NULL, what is not false is true.
-                    let wanted = match to {
-                        Truth::True | Truth::NotFalse => true,
-                        Truth::NotTrue => false,
-                        Truth::Null => return None,
-                    };
-                    let then = WordUse::Narrow { wanted, if_not: u32::try_from(*if_none).ok()? };
-                    match steps.last_mut().filter(|_| self.decides_what_is_before(at, *by)) {
-                        Some(last) => last.then = then,
-                        None => {
-                            let (left, right) = (self.operand(*by)?, WordOperand::word(0));
-                            steps.push(WordStep { operation: WordOperation::Same, left, right, then });
-                        }
-                    }
+                    let (left, right) = (self.operand(*by)?, WordOperand::word(0));
+                    let then = narrowing(*to, *if_none)?;
+                    steps.push(WordStep { operation: WordOperation::Same, left, right, then });
+                }
+                Step::Decide { what, to, if_none } => {
+                    steps.push(self.computed(what, None, narrowing(*to, *if_none)?)?)
                 }
                 // Nothing is done: the rows are those that there were.
                 Step::Widen | Step::Load { .. } => {}
@@ -288,29 +284,20 @@ impl WordCompiler<'_> {
         Some(steps)
     }
 
-    /// Is `by`, which the step at `at` reads, computed by the step before it, for nobody else, whichever way the step is come to?
-    fn decides_what_is_before(&self, at: usize, by: Operand) -> bool {
-        let before = at.checked_sub(1).and_then(|before| self.program.steps.get(before));
-        let is_come_to = |step: &Step| matches!(step, Step::Narrow { if_none, .. } if *if_none == at);
-        matches!((before, by), (Some(Step::Compute { into, .. }), Operand::Taken(read)) if *into == read)
-            && !self.program.steps.iter().any(is_come_to)
-    }
-
     fn operand(&self, at: Operand) -> Option<WordOperand> {
         Some(match at {
             Operand::Column(column) => {
-                let number = u32::try_from(column).ok()?;
-                let place = match self.types.iter().find(|(variable, _)| *variable == number)?.1 {
+                let place = match self.types.iter().find(|(variable, _)| *variable == column)?.1 {
                     oids::INT8 => WordPlace::Int8,
                     oids::INT4 => WordPlace::Int4,
                     oids::INT2 => WordPlace::Int2,
                     oids::BOOL => WordPlace::Bool,
                     _ => return None,
                 };
-                WordOperand { place, number, word: 0 }
+                WordOperand { place, number: column, word: 0 }
             }
             Operand::Register(register) | Operand::Taken(register) => WordOperand::register(word_register(register)?),
-            Operand::Constant(constant) => match self.program.constants.get(constant)? {
+            Operand::Constant(constant) => match self.program.constants.get(constant as usize)? {
                 ConstantSource::Value(Datum::Bool(v)) => WordOperand::word(i64::from(*v)),
                 ConstantSource::Value(value) => WordOperand::word(int_of(value)?),
                 ConstantSource::Parameter(_) | ConstantSource::ExecParameter(_) => return None,
@@ -318,9 +305,9 @@ impl WordCompiler<'_> {
         })
     }
 
-    fn computed(&self, into: usize, what: &Computation) -> Option<WordStep> {
+    /// `register`: the one that is written.
+    fn computed(&self, what: &Computation, register: Option<u8>, then: WordUse) -> Option<WordStep> {
         let nothing = WordOperand::word(0);
-        let register = word_register(into)?;
         let (operation, left, right) = match what {
             Computation::Call { operation, args: Operands::Two([l, r]) } => {
                 let operation = match operation {
@@ -332,8 +319,7 @@ impl WordCompiler<'_> {
             }
             Computation::Not(arg) => (WordOperation::Not, self.operand(*arg)?, nothing),
             Computation::IsNull { arg: Operand::Column(column), negated } => {
-                let variable = u32::try_from(*column).ok()?;
-                (WordOperation::IsNull { variable, negated: *negated }, nothing, nothing)
+                (WordOperation::IsNull { variable: *column, negated: *negated }, nothing, nothing)
             }
             Computation::BoolTest { arg, test } => {
                 let operation = match test {
@@ -345,18 +331,27 @@ impl WordCompiler<'_> {
             }
             Computation::Join { is_and, from } => {
                 let operation = if *is_and { WordOperation::And } else { WordOperation::Or };
-                (operation, WordOperand::register(register), self.operand(*from)?)
+                (operation, WordOperand::register(register?), self.operand(*from)?)
             }
             Computation::Blend(from) => (WordOperation::Same, self.operand(*from)?, nothing),
             _ => return None,
         };
-        let is_result = self.program.written_last == Some(into);
-        let then = if is_result { WordUse::Result } else { WordUse::Register(register) };
         Some(WordStep { operation, left, right, then })
     }
 }
 
-fn word_register(register: usize) -> Option<u8> {
+/// What becomes of the rows' narrowing. None: it asks for NULL, which no word is.
+fn narrowing(to: Truth, if_none: u32) -> Option<WordUse> {
+    // Without NULL, what is not false is true.
+    let wanted = match to {
+        Truth::True | Truth::NotFalse => true,
+        Truth::NotTrue => false,
+        Truth::Null => return None,
+    };
+    Some(WordUse::Narrow { wanted, if_not: if_none })
+}
+
+fn word_register(register: u32) -> Option<u8> {
     u8::try_from(register).ok().filter(|register| usize::from(*register) < REGISTERS_MAX)
 }
 
@@ -432,5 +427,13 @@ mod tests {
         assert_eq!(truth(all([one_of([equal(0, 0), is_null(0)]), equal(0, 2)])), Some(false));
         assert_eq!(truth(all([one_of([all([equal(0, 2), equal(0, 1)]), is_null(0)]), equal(0, 0)])), Some(false));
         assert_eq!(truth(one_of([all([one_of([is_null(1), equal(0, 1)]), equal(0, 0)]), equal(0, 1)])), Some(true));
+        // The first step is one of two of the planner's, so that all jumps lead elsewhere than they did.
+        let case = |when: CExpr, then: CExpr| {
+            let whens = vec![(when, then)].into();
+            CExpr::Case { arg: None, whens, otherwise: Box::new(equal(2, 2)) }
+        };
+        assert_eq!(truth(all([equal(0, 0), case(equal(0, 2), equal(0, 1))])), Some(true));
+        assert_eq!(truth(all([equal(0, 0), case(equal(0, 0), equal(0, 2))])), Some(false));
+        assert_eq!(truth(all([case(is_null(1), equal(0, 0)), equal(0, 2)])), Some(false));
     }
 }

@@ -6,7 +6,7 @@ use super::context::ExecContext;
 use super::{arrays, partition, routine, sqlvalue};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::expression::{compare_int, int_of};
-use kilndb_plan::operation::{Operation, SubscriptBounds};
+use kilndb_plan::operation::{DomainCheck, Operation, RowType, SubscriptBounds};
 use kilndb_types::functions::json;
 use kilndb_types::{Array, Datum, EvalContext, Record, cast, io, key, oids};
 use std::cmp::Ordering;
@@ -67,9 +67,10 @@ pub(crate) fn apply(operation: &Operation, args: &mut [Datum], cx: &mut ExecCont
             Err(Error::new(sqlstate::NOT_NULL_VIOLATION, format!("domain {name} does not allow null values")))
         }
         Operation::DomainNotNull { .. } => Ok(first(args)),
-        Operation::DomainCheck { name, check } => match args.first() {
+        Operation::DomainCheck(domain) => match args.first() {
             Some(Datum::Bool(false)) => {
-                let message = format!("value for domain {name} violates check constraint \"{check}\"");
+                let DomainCheck { domain, check } = &**domain;
+                let message = format!("value for domain {domain} violates check constraint \"{check}\"");
                 Err(Error::new(sqlstate::CHECK_VIOLATION, message).with_constraint(check))
             }
             _ => Ok(Datum::Null),
@@ -131,7 +132,8 @@ fn composed(operation: &Operation, args: &mut [Datum], cx: &ExecContext<'_>) -> 
         Operation::Array { element, .. } => {
             Ok(kilndb_catalog::store::array(*element, args.iter_mut().map(std::mem::take).collect()))
         }
-        Operation::Row { ty, types, names } => {
+        Operation::Row(row) => {
+            let RowType { ty, types, names } = &**row;
             let fields = types.iter().zip(args).map(|(ty, value)| (*ty, std::mem::take(value))).collect();
             Ok(Datum::Record(Arc::new(Record { type_oid: *ty, fields, names: names.clone() })))
         }

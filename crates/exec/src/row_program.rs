@@ -165,7 +165,7 @@ impl<'r> RowRun<'r> {
     #[inline(always)]
     fn begin(program: &'r Program, row: &'r [Datum], rt: &mut RunState) -> RowRun<'r> {
         let base = rt.registers.free;
-        let end = base + program.registers;
+        let end = base + program.registers as usize;
         if rt.registers.values.len() < end {
             rt.registers.values.resize_with(end, Datum::default);
         }
@@ -176,9 +176,11 @@ impl<'r> RowRun<'r> {
     #[inline(always)]
     fn get<'v>(&'v self, at: Operand, rt: &'v RunState) -> &'v Datum {
         let found = match at {
-            Operand::Column(column) => self.row.get(column),
-            Operand::Register(register) | Operand::Taken(register) => rt.registers.values.get(self.base + register),
-            Operand::Constant(constant) => match self.program.constants.get(constant) {
+            Operand::Column(column) => self.row.get(column as usize),
+            Operand::Register(register) | Operand::Taken(register) => {
+                rt.registers.values.get(self.base + register as usize)
+            }
+            Operand::Constant(constant) => match self.program.constants.get(constant as usize) {
                 Some(ConstantSource::Value(value)) => Some(value),
                 Some(ConstantSource::Parameter(n)) => rt.params.get(*n),
                 Some(ConstantSource::ExecParameter(n)) => rt.exec_params.get(*n),
@@ -212,12 +214,17 @@ impl<'r> RowRun<'r> {
             next += 1;
             match step {
                 Step::Compute { into, what } => self.compute(what, *into, rt, cx)?,
-                Step::Narrow { by, to, if_none } => {
-                    if !is_so(self.get(*by, rt), *to) {
-                        if *if_none >= steps.len() {
+                Step::Narrow { .. } | Step::Decide { .. } => {
+                    let (is_so, if_none) = match step {
+                        Step::Narrow { by, to, if_none } => (is_so(self.get(*by, rt), *to), *if_none),
+                        Step::Decide { what, to, if_none } => (self.decide(what, *to, rt, cx)?, *if_none),
+                        _ => (true, 0),
+                    };
+                    if !is_so {
+                        next = if_none as usize;
+                        if next >= steps.len() {
                             return Ok(false);
                         }
-                        next = *if_none;
                     }
                 }
                 Step::Widen | Step::Load { .. } => {}
@@ -230,7 +237,7 @@ impl<'r> RowRun<'r> {
     #[inline(always)]
     fn fill(&self, at: Operand, place: &mut Datum, rt: &mut RunState) {
         if let Operand::Taken(register) = at {
-            if let Some(value) = rt.registers.values.get_mut(self.base + register) {
+            if let Some(value) = rt.registers.values.get_mut(self.base + register as usize) {
                 *place = std::mem::take(value);
             }
             return;
@@ -239,21 +246,16 @@ impl<'r> RowRun<'r> {
     }
 
     #[inline(always)]
-    fn compute(&self, what: &Computation, into: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
-        let at = self.base + into;
+    fn compute(&self, what: &Computation, into: u32, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let at = self.base + into as usize;
         // Numbers are written in place.
-        let (is_known, truth) = match what {
-            Computation::Call { operation: Operation::CompareInt(op), args } => match self.two_integers(args, rt) {
-                [Some(l), Some(r)] => (true, Some(compare_int(*op, l, r))),
-                _ => (true, None),
-            },
-            Computation::IsNull { arg, negated } => (true, Some(self.get(*arg, rt).is_null() != *negated)),
+        let known = match what {
             Computation::Join { is_and, from } => {
-                (true, join(*is_and, self.get(Operand::Register(into), rt), self.get(*from, rt)))
+                Some(join(*is_and, self.get(Operand::Register(into), rt), self.get(*from, rt)))
             }
-            _ => (false, None),
+            other => self.truth_of(other, rt),
         };
-        if is_known {
+        if let Some(truth) = known {
             if let Some(register) = rt.registers.values.get_mut(at) {
                 match truth {
                     Some(truth) => put_bool(register, truth),
@@ -276,6 +278,30 @@ impl<'r> RowRun<'r> {
             set(register, value);
         }
         Ok(())
+    }
+
+    /// The truth that a step computes of what is there. None: it computes something else.
+    #[inline(always)]
+    fn truth_of(&self, what: &Computation, rt: &RunState) -> Option<Option<bool>> {
+        match what {
+            Computation::Call { operation: Operation::CompareInt(op), args } => {
+                Some(match self.two_integers(args, rt) {
+                    [Some(l), Some(r)] => Some(compare_int(*op, l, r)),
+                    _ => None,
+                })
+            }
+            Computation::IsNull { arg, negated } => Some(Some(self.get(*arg, rt).is_null() != *negated)),
+            _ => None,
+        }
+    }
+
+    /// Is what a step computes the truth that is meant?
+    #[inline(always)]
+    fn decide(&self, what: &Computation, to: Truth, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+        match self.truth_of(what, rt) {
+            Some(truth) => Ok(to.is(truth)),
+            None => Ok(is_so(&self.value_of(what, rt, cx)?, to)),
+        }
     }
 
     /// Writes what a step computes if it is a number that has nothing against it. False: it is not.
@@ -458,9 +484,7 @@ fn join(is_and: bool, there: &Datum, from: &Datum) -> Option<bool> {
 #[inline(always)]
 fn is_so(value: &Datum, to: Truth) -> bool {
     match to {
-        Truth::True => matches!(value, Datum::Bool(true)),
-        Truth::NotTrue => !matches!(value, Datum::Bool(true)),
-        Truth::NotFalse => !matches!(value, Datum::Bool(false)),
         Truth::Null => value.is_null(),
+        to => to.is(truth(value)),
     }
 }

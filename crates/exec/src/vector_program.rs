@@ -70,9 +70,9 @@ struct Operands<'v, S: ?Sized> {
 impl<'v, S: ColumnSource + ?Sized> Operands<'v, S> {
     fn get(&self, at: Operand) -> &'v Vector {
         match at {
-            Operand::Register(register) | Operand::Taken(register) => &self.registers[register],
-            Operand::Constant(constant) => &self.constants[constant],
-            Operand::Column(column) => self.source.column(column),
+            Operand::Register(register) | Operand::Taken(register) => &self.registers[register as usize],
+            Operand::Constant(constant) => &self.constants[constant as usize],
+            Operand::Column(column) => self.source.column(column as usize),
         }
     }
 }
@@ -152,7 +152,7 @@ impl ProgramState {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         (self.depth, self.base_depth) = (0, 0);
-        self.registers.resize_with(program.registers.max(self.registers.len()), Vector::default);
+        self.registers.resize_with(self.registers.len().max(program.registers as usize), Vector::default);
         self.set_constants(program, rt);
         let mut next = 0;
         while let Some(step) = program.steps.get(next) {
@@ -160,7 +160,7 @@ impl ProgramState {
             match step {
                 Step::Narrow { by, to, if_none } => {
                     if !self.narrow(source, rows, *by, *to) {
-                        next = *if_none;
+                        next = *if_none as usize;
                     }
                 }
                 Step::Widen => self.depth -= 1,
@@ -171,7 +171,8 @@ impl ProgramState {
                     let left = rows_at(&self.lists, self.base_depth, rows);
                     source.load(*column, rows_at(&self.lists, self.depth, rows), left)?;
                 }
-                Step::Compute { into, what } => self.compute((*into, what), source, rows, rt, cx)?,
+                Step::Decide { .. } => return Err(Error::internal("a step for one row")),
+                Step::Compute { into, what } => self.compute((*into as usize, what), source, rows, rt, cx)?,
             }
         }
         Ok(())

@@ -18,7 +18,22 @@ pub struct SubscriptBounds {
     pub has_upper: bool,
 }
 
-/// Makes one value of some.
+/// What a row is made of values as.
+#[derive(Clone)]
+pub struct RowType {
+    pub ty: Oid,
+    pub types: Box<[Oid]>,
+    pub names: Option<Arc<[String]>>,
+}
+
+/// The names of a domain and of its condition.
+#[derive(Clone)]
+pub struct DomainCheck {
+    pub domain: Arc<str>,
+    pub check: String,
+}
+
+/// Makes one value of some. It is part of a step ([`super::program::STEP_BYTES`]).
 #[derive(Clone)]
 pub enum Operation {
     Scalar(ScalarCall),
@@ -77,11 +92,7 @@ pub enum Operation {
         element: Oid,
         multidim: bool,
     },
-    Row {
-        ty: Oid,
-        types: Box<[Oid]>,
-        names: Option<Arc<[String]>>,
-    },
+    Row(Box<RowType>),
     Field {
         index: usize,
     },
@@ -139,10 +150,7 @@ pub enum Operation {
         name: Arc<str>,
     },
     /// The condition itself, which must not be false.
-    DomainCheck {
-        name: Arc<str>,
-        check: String,
-    },
+    DomainCheck(Box<DomainCheck>),
     SqlValue(SqlValue),
     /// None: there is no such function in this build, which a call tells.
     Session {
@@ -278,7 +286,8 @@ fn composite_operation(e: &CExpr) -> Option<(Operation, Vec<&CExpr>)> {
             (Operation::Array { element: *element, multidim: *multidim }, args.iter().collect())
         }
         CExpr::Row { ty, types, args, names } => {
-            (Operation::Row { ty: *ty, types: types.clone(), names: names.clone() }, args.iter().collect())
+            let row = RowType { ty: *ty, types: types.clone(), names: names.clone() };
+            (Operation::Row(Box::new(row)), args.iter().collect())
         }
         CExpr::Field { index, arg } => (Operation::Field { index: *index }, vec![arg]),
         CExpr::FieldAssign { ty, types, index, arg, value } => {

@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //! 1. A register is written by the steps between two changes of the rows, and read for these rows or fewer.
-//! 2. Each `Narrow` has its `Widen` behind it, or stands at the end of a condition.
+//! 2. Each `Narrow` (or `Decide`) has its `Widen` behind it, or stands at the end of a condition.
 //! 3. What reads a register as [`Operand::Taken`] is the only step of the program that reads it.
 //!
 //! Must not know: how steps are run.
@@ -21,6 +21,7 @@ use kilndb_base::Oid;
 use kilndb_base::sync::OnceLock;
 use kilndb_bind::ir::BoolTestKind;
 use kilndb_types::Datum;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// What a program is run for.
@@ -30,15 +31,16 @@ pub enum ProgramKind {
     OneRow,
 }
 
+/// Where a value is. The numbers are narrow for the sake of [`STEP_BYTES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operand {
-    Register(usize),
+    Register(u32),
     /// A register that nobody reads afterwards.
-    Taken(usize),
+    Taken(u32),
     /// A column of the rows.
-    Column(usize),
+    Column(u32),
     /// One of the program's constants.
-    Constant(usize),
+    Constant(u32),
 }
 
 /// What an operation's values are; most operations have one or two.
@@ -46,8 +48,11 @@ pub enum Operand {
 pub enum Operands {
     One(Operand),
     Two([Operand; 2]),
-    List(Box<[Operand]>),
+    List(Box<OperandList>),
 }
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperandList(Box<[Operand]>);
 
 impl Operands {
     #[inline]
@@ -55,14 +60,14 @@ impl Operands {
         match self {
             Operands::One(one) => std::slice::from_ref(one),
             Operands::Two(two) => two,
-            Operands::List(list) => list,
+            Operands::List(list) => &list.0,
         }
     }
     pub fn as_mut_slice(&mut self) -> &mut [Operand] {
         match self {
             Operands::One(one) => std::slice::from_mut(one),
             Operands::Two(two) => two,
-            Operands::List(list) => list,
+            Operands::List(list) => &mut list.0,
         }
     }
 }
@@ -73,7 +78,7 @@ impl FromIterator<Operand> for Operands {
         match list[..] {
             [one] => Operands::One(one),
             [l, r] => Operands::Two([l, r]),
-            _ => Operands::List(list.into()),
+            _ => Operands::List(Box::new(OperandList(list.into()))),
         }
     }
 }
@@ -96,6 +101,19 @@ pub enum Truth {
     Null,
 }
 
+impl Truth {
+    /// Is it this one? None: NULL.
+    #[inline(always)]
+    pub fn is(self, truth: Option<bool>) -> bool {
+        match self {
+            Truth::True => truth == Some(true),
+            Truth::NotTrue => truth != Some(true),
+            Truth::NotFalse => truth != Some(false),
+            Truth::Null => truth.is_none(),
+        }
+    }
+}
+
 pub enum Step {
     /// Makes the source have the column's values.
     Load {
@@ -104,9 +122,11 @@ pub enum Step {
         is_nested: bool,
     },
     /// Writes a register, which the step does not read but where it says so.
-    Compute { into: usize, what: Computation },
+    Compute { into: u32, what: Computation },
     /// Goes on with those rows for which the condition is so; if there are none, at the step with this number.
-    Narrow { by: Operand, to: Truth, if_none: usize },
+    Narrow { by: Operand, to: Truth, if_none: u32 },
+    /// As `Compute` and `Narrow` by its value, which nothing else reads; only in a program for one row.
+    Decide { what: Computation, to: Truth, if_none: u32 },
     /// Goes on with the rows from before the last `Narrow`.
     Widen,
 }
@@ -152,18 +172,26 @@ pub enum Computation {
     SubPlan(Box<SubPlanUse>),
 }
 
-/// The steps that compute some expressions.
+/// A step takes no more than a line of the processor's cache.
+///
+/// With thousands of sessions little of a plan is in the nearer caches when a statement begins, and what an expression of one or
+/// two steps costs is to fetch its program: docs/decisions/0069.
+pub const STEP_BYTES: usize = 64;
+const _: () = assert!(size_of::<Step>() <= STEP_BYTES);
+
+/// The steps that compute some expressions. What a program of one step and one constant needs is in one place, for the same
+/// reason.
 pub struct Program {
-    pub steps: Vec<Step>,
-    pub registers: usize,
-    pub constants: Vec<ConstantSource>,
-    /// Where each expression's values are; none if the program is a condition.
-    pub results: Vec<Operand>,
-    /// The columns that are used; empty in a program for one row.
-    pub columns: Vec<usize>,
+    pub steps: SmallVec<[Step; 1]>,
+    pub registers: u32,
     /// The last register, if nothing but the last step deals with it, and it is the result: its value can be written to where
     /// it belongs.
-    pub written_last: Option<usize>,
+    pub written_last: Option<u32>,
+    pub constants: SmallVec<[ConstantSource; 1]>,
+    /// Where each expression's values are; none if the program is a condition.
+    pub results: SmallVec<[Operand; 2]>,
+    /// The columns that are used; empty in a program for one row.
+    pub columns: Box<[usize]>,
 }
 
 impl Program {
@@ -357,4 +385,29 @@ fn join_program(probe_keys: &[Expression], build_keys: &[Expression], on: Option
         Some(_) => return None,
     };
     Some(JoinProgram { probe_keys: keys(probe_keys)?, build_keys: keys(build_keys)?, on })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::expression::IntOp;
+    use super::*;
+
+    #[test]
+    fn a_condition_of_comparisons_writes_no_register() {
+        let above = |column| {
+            let args = [CExpr::Slot(column), CExpr::Const(Datum::Int4(3))];
+            CExpr::CompareInt { op: IntOp::Gt, args: Box::new(args) }
+        };
+        let program = Program::of_condition(&CExpr::And(Box::new([above(0), above(1)])));
+        assert_eq!((program.registers, program.steps.len()), (0, 2));
+        let decides = |step: &Step| matches!(step, Step::Decide { to: Truth::True, if_none: 2, .. });
+        assert!(program.steps.iter().all(decides));
+        // A value that is read twice stays in its register.
+        let case = CExpr::Case {
+            arg: None,
+            whens: vec![(above(0), above(1))].into(),
+            otherwise: Box::new(CExpr::Const(Datum::Null)),
+        };
+        assert!(Program::of_condition(&case).registers > 0);
+    }
 }

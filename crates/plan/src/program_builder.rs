@@ -3,7 +3,7 @@
 //! Invariant: what a tree must not evaluate is behind a `Narrow`.
 
 use super::expression::{CExpr, CSubscript, IntOp, RowComparison, ScalarCall};
-use super::operation::{Operation, operation_of};
+use super::operation::{DomainCheck, Operation, operation_of};
 use super::program::{Computation, ConstantSource, Operand, Operands, Program, ProgramKind, Step, Truth, bounds_of};
 use kilndb_base::Oid;
 use kilndb_bind::ir::CompareKind;
@@ -60,12 +60,12 @@ fn int_op(kind: CompareKind) -> IntOp {
 pub(super) struct ProgramBuilder {
     kind: ProgramKind,
     steps: Vec<Step>,
-    registers: usize,
+    registers: u32,
     constants: Vec<ConstantSource>,
     /// The columns that are there for the present rows.
     loaded: Vec<usize>,
     /// What registers hold for the present rows.
-    known: Vec<(StepKey, usize)>,
+    known: Vec<(StepKey, u32)>,
     depth: usize,
     /// The values that the CASEs around compare, the innermost last.
     case_args: Vec<Operand>,
@@ -76,7 +76,7 @@ pub(super) struct ProgramBuilder {
 /// How far a builder was.
 struct BuilderMark {
     steps: usize,
-    registers: usize,
+    registers: u32,
     loaded: usize,
     known: usize,
 }
@@ -120,7 +120,7 @@ impl ProgramBuilder {
     pub fn add_condition(&mut self, e: &CExpr) -> bool {
         let mark = self.mark();
         match self.value(e) {
-            Some(by) => self.steps.push(Step::Narrow { by, to: Truth::True, if_none: usize::MAX }),
+            Some(by) => self.steps.push(Step::Narrow { by, to: Truth::True, if_none: u32::MAX }),
             None => {
                 self.take_back(mark);
                 return false;
@@ -129,10 +129,10 @@ impl ProgramBuilder {
         true
     }
     pub fn finish(mut self, mut results: Vec<Operand>) -> Program {
-        let end = self.steps.len();
+        let end = narrow(self.steps.len());
         for step in &mut self.steps {
             if let Step::Narrow { if_none, .. } = step
-                && *if_none == usize::MAX
+                && *if_none == u32::MAX
             {
                 *if_none = end;
             }
@@ -146,23 +146,27 @@ impl ProgramBuilder {
         columns.dedup();
         if self.kind == ProgramKind::OneRow {
             take_last_reads(&mut self.steps, &mut results);
+            self.steps = decide_at_once(self.steps);
+            if !self.steps.iter().any(|step| matches!(step, Step::Compute { .. })) {
+                self.registers = 0;
+            }
         }
         let written_last = written_last(&self.steps, self.registers, &results);
         Program {
-            steps: self.steps,
+            steps: self.steps.into(),
             registers: self.registers,
-            constants: self.constants,
-            results,
-            columns,
             written_last,
+            constants: self.constants.into(),
+            results: results.into(),
+            columns: columns.into(),
         }
     }
-    fn register(&mut self) -> usize {
+    fn register(&mut self) -> u32 {
         self.registers += 1;
         self.registers - 1
     }
     /// The register that a value is wanted in, or a new one.
-    fn register_for(&mut self, wanted: Option<usize>) -> usize {
+    fn register_for(&mut self, wanted: Option<u32>) -> u32 {
         wanted.unwrap_or_else(|| self.register())
     }
     fn load(&mut self, column: usize) {
@@ -171,21 +175,21 @@ impl ProgramBuilder {
             self.steps.push(Step::Load { column, is_nested: self.depth > 0 });
         }
     }
-    fn compute(&mut self, into: usize, what: Computation) {
+    fn compute(&mut self, into: u32, what: Computation) {
         self.steps.push(Step::Compute { into, what });
     }
     /// A step that writes the register that is wanted, or one of its own.
-    fn step(&mut self, wanted: Option<usize>, what: Computation) -> Option<Operand> {
+    fn step(&mut self, wanted: Option<u32>, what: Computation) -> Option<Operand> {
         let into = self.register_for(wanted);
         self.compute(into, what);
         Some(Operand::Register(into))
     }
     fn constant(&mut self, source: ConstantSource) -> Option<Operand> {
         self.constants.push(source);
-        Some(Operand::Constant(self.constants.len() - 1))
+        Some(Operand::Constant(narrow(self.constants.len() - 1)))
     }
     /// A step that need not be there twice.
-    fn shared(&mut self, key: Option<StepKey>, wanted: Option<usize>, what: Computation) -> Option<Operand> {
+    fn shared(&mut self, key: Option<StepKey>, wanted: Option<u32>, what: Computation) -> Option<Operand> {
         let Some(key) = key.filter(|_| self.kind == ProgramKind::ManyRows) else { return self.step(wanted, what) };
         if let Some((_, register)) = self.known.iter().find(|(known, _)| *known == key) {
             return Some(Operand::Register(*register));
@@ -204,7 +208,7 @@ impl ProgramBuilder {
         Narrowed(self.steps.len() - 1, mark)
     }
     pub fn widen(&mut self, Narrowed(at, mark): Narrowed) {
-        let end = self.steps.len();
+        let end = narrow(self.steps.len());
         if let Step::Narrow { if_none, .. } = &mut self.steps[at] {
             *if_none = end;
         }
@@ -219,7 +223,7 @@ impl ProgramBuilder {
         list.into_iter().map(|e| self.value(e)).collect()
     }
     /// A call of an operation with values that are there.
-    fn call(&mut self, operation: Operation, args: Operands, wanted: Option<usize>) -> Option<Operand> {
+    fn call(&mut self, operation: Operation, args: Operands, wanted: Option<u32>) -> Option<Operand> {
         if self.kind == ProgramKind::ManyRows && !operation.is_pure() {
             return None;
         }
@@ -231,14 +235,14 @@ impl ProgramBuilder {
         self.value_in(e, None)
     }
     /// The same of a value that is wanted in a register, if it is computed at all.
-    fn value_in(&mut self, e: &CExpr, wanted: Option<usize>) -> Option<Operand> {
+    fn value_in(&mut self, e: &CExpr, wanted: Option<u32>) -> Option<Operand> {
         match e {
             CExpr::Slot(column) => {
                 if let Some(checked) = self.checked {
                     return Some(checked);
                 }
                 self.load(*column);
-                Some(Operand::Column(*column))
+                Some(Operand::Column(narrow(*column)))
             }
             CExpr::Const(value) => self.constant(ConstantSource::Value(value.clone())),
             CExpr::Param(n) => self.constant(ConstantSource::Parameter(*n)),
@@ -294,7 +298,7 @@ impl ProgramBuilder {
     }
 
     /// An operation on values.
-    fn plain(&mut self, e: &CExpr, wanted: Option<usize>) -> Option<Operand> {
+    fn plain(&mut self, e: &CExpr, wanted: Option<u32>) -> Option<Operand> {
         let (operation, args) = operation_of(e)?;
         // Cheaper than to compute what stands in front of it.
         if self.kind == ProgramKind::ManyRows && !operation.is_pure() {
@@ -305,7 +309,7 @@ impl ProgramBuilder {
     }
 
     /// The AND or OR of so many conditions, each computed for the rows that those before it leave undecided.
-    fn joined(&mut self, is_and: bool, list: &[CExpr], wanted: Option<usize>) -> Option<Operand> {
+    fn joined(&mut self, is_and: bool, list: &[CExpr], wanted: Option<u32>) -> Option<Operand> {
         let into = self.register_for(wanted);
         let is_begun = self.kind == ProgramKind::ManyRows || list.is_empty();
         if is_begun {
@@ -330,7 +334,7 @@ impl ProgramBuilder {
     }
 
     /// A register whose value depends on which steps come to be run.
-    fn begin(&mut self, wanted: Option<usize>) -> usize {
+    fn begin(&mut self, wanted: Option<u32>) -> u32 {
         let into = self.register_for(wanted);
         // For one row each way through the steps writes it.
         if self.kind == ProgramKind::ManyRows {
@@ -339,17 +343,17 @@ impl ProgramBuilder {
         into
     }
     /// Puts the value into a register for the present rows.
-    fn blend(&mut self, into: usize, e: &CExpr) -> Option<()> {
+    fn blend(&mut self, into: u32, e: &CExpr) -> Option<()> {
         let wanted = self.wanted_for(into);
         let from = self.value_in(e, wanted)?;
         self.blend_from(into, from);
         Some(())
     }
     /// For one row what is put into a register is computed in it.
-    fn wanted_for(&self, into: usize) -> Option<usize> {
+    fn wanted_for(&self, into: u32) -> Option<u32> {
         (self.kind == ProgramKind::OneRow).then_some(into)
     }
-    fn blend_from(&mut self, into: usize, from: Operand) {
+    fn blend_from(&mut self, into: u32, from: Operand) {
         if from != Operand::Register(into) {
             self.compute(into, Computation::Blend(from));
         }
@@ -375,7 +379,7 @@ impl ProgramBuilder {
         &mut self,
         arg: Option<&CExpr>,
         (whens, otherwise): (&[(CExpr, CExpr)], &CExpr),
-        wanted: Option<usize>,
+        wanted: Option<u32>,
     ) -> Option<Operand> {
         let compared = match arg {
             Some(arg) => Some(self.value(arg)?),
@@ -400,7 +404,7 @@ impl ProgramBuilder {
         Some(Operand::Register(into))
     }
 
-    fn coalesce(&mut self, list: &[CExpr], wanted: Option<usize>) -> Option<Operand> {
+    fn coalesce(&mut self, list: &[CExpr], wanted: Option<u32>) -> Option<Operand> {
         let into = self.begin(wanted);
         let mut narrowed = Vec::new();
         for (i, e) in list.iter().enumerate() {
@@ -414,7 +418,7 @@ impl ProgramBuilder {
     }
 
     /// The first pair of values that differ decides; those behind it are not computed.
-    fn row_comparison(&mut self, compared: &RowComparison, wanted: Option<usize>) -> Option<Operand> {
+    fn row_comparison(&mut self, compared: &RowComparison, wanted: Option<u32>) -> Option<Operand> {
         let into = self.begin(wanted);
         let (mut narrowed, count) = (Vec::new(), compared.types.len());
         for (at, ((l, r), ty)) in compared.left.iter().zip(&compared.right).zip(&compared.types).enumerate() {
@@ -444,7 +448,7 @@ impl ProgramBuilder {
         &mut self,
         operation: Operation,
         (whole, subs): (&CExpr, &[CSubscript]),
-        wanted: Option<usize>,
+        wanted: Option<u32>,
     ) -> Option<Operand> {
         let whole = self.value(whole)?;
         let into = self.register_for(wanted);
@@ -475,7 +479,7 @@ impl ProgramBuilder {
         let outside = self.checked.replace(value);
         for (check, condition) in checks {
             let met = self.value(condition);
-            let check = Operation::DomainCheck { name: name.clone(), check: check.clone() };
+            let check = Operation::DomainCheck(Box::new(DomainCheck { domain: name.clone(), check: check.clone() }));
             if met.and_then(|met| self.call(check, Operands::One(met), None)).is_none() {
                 self.checked = outside;
                 return None;
@@ -486,18 +490,59 @@ impl ProgramBuilder {
     }
 }
 
+/// No program has so many registers, constants or columns that it would matter.
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
 /// See [`Program::written_last`].
-fn written_last(steps: &[Step], registers: usize, results: &[Operand]) -> Option<usize> {
+fn written_last(steps: &[Step], registers: u32, results: &[Operand]) -> Option<u32> {
     let last = registers.checked_sub(1)?;
     let is_result = matches!(results, [Operand::Register(at) | Operand::Taken(at)] if *at == last);
     let is_alone = match steps.last() {
-        Some(Step::Compute { into, what }) => {
-            let goes_on = matches!(what, Computation::Begin(_) | Computation::Join { .. } | Computation::Blend(_));
-            *into == last && !goes_on
-        }
+        Some(Step::Compute { into, what }) => *into == last && !goes_on(what),
         _ => false,
     };
     (is_result && is_alone).then_some(last)
+}
+
+/// Does a register get what other steps have made, or will make?
+fn goes_on(what: &Computation) -> bool {
+    matches!(what, Computation::Begin(_) | Computation::Join { .. } | Computation::Blend(_))
+}
+
+/// Makes one step of a value and of the step behind it that narrows by it, if nothing else reads it.
+fn decide_at_once(steps: Vec<Step>) -> Vec<Step> {
+    let target = |step: &Step| match step {
+        Step::Narrow { if_none, .. } => Some(*if_none as usize),
+        _ => None,
+    };
+    let targets: Vec<usize> = steps.iter().filter_map(target).collect();
+    let mut made: Vec<Step> = Vec::with_capacity(steps.len());
+    // For each step where it is now.
+    let mut moved = Vec::with_capacity(steps.len() + 1);
+    for (at, step) in steps.into_iter().enumerate() {
+        moved.push(narrow(made.len()));
+        let step = match (step, made.pop()) {
+            (Step::Narrow { by: Operand::Taken(read), to, if_none }, Some(Step::Compute { into, what }))
+                if into == read && !goes_on(&what) && !targets.contains(&at) =>
+            {
+                Step::Decide { what, to, if_none }
+            }
+            (step, before) => {
+                made.extend(before);
+                step
+            }
+        };
+        made.push(step);
+    }
+    moved.push(narrow(made.len()));
+    for step in &mut made {
+        if let Step::Narrow { if_none, .. } | Step::Decide { if_none, .. } = step {
+            *if_none = moved.get(*if_none as usize).copied().unwrap_or(u32::MAX);
+        }
+    }
+    made
 }
 
 /// Marks the reading of registers that are read once: it may take the value away.
@@ -505,17 +550,18 @@ fn take_last_reads(steps: &mut [Step], results: &mut [Operand]) {
     let mut reads: Vec<u32> = Vec::new();
     let mut count = |operand: &mut Operand| {
         if let Operand::Register(register) = operand {
-            if reads.len() <= *register {
-                reads.resize(*register + 1, 0);
+            let register = *register as usize;
+            if reads.len() <= register {
+                reads.resize(register + 1, 0);
             }
-            reads[*register] += 1;
+            reads[register] += 1;
         }
     };
     steps.iter_mut().for_each(|step| for_operands(step, &mut count));
     results.iter_mut().for_each(&mut count);
     let mut take = |operand: &mut Operand| {
         if let Operand::Register(register) = *operand
-            && reads.get(register) == Some(&1)
+            && reads.get(register as usize) == Some(&1)
         {
             *operand = Operand::Taken(register);
         }
@@ -533,7 +579,7 @@ fn take_last_reads(steps: &mut [Step], results: &mut [Operand]) {
 fn for_operands(step: &mut Step, f: &mut impl FnMut(&mut Operand)) {
     match step {
         Step::Narrow { by, .. } => f(by),
-        Step::Compute { what, .. } => match what {
+        Step::Compute { what, .. } | Step::Decide { what, .. } => match what {
             Computation::Call { args, .. } => args.as_mut_slice().iter_mut().for_each(f),
             Computation::Not(arg)
             | Computation::IsNull { arg, .. }
