@@ -140,7 +140,7 @@ fn not_populated(view: &str) -> Error {
 
 impl Execution {
     pub fn start(plan: Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<Execution> {
-        plan.fetch_ahead();
+        plan.addresses.fetch_nodes();
         if let Some(view) = &plan.unpopulated {
             return Err(not_populated(view));
         }

@@ -285,6 +285,10 @@ impl Expression {
     pub fn tree(&self) -> &CExpr {
         &self.tree
     }
+    /// Does it do more than hand a value on that is there?
+    pub fn has_program(&self) -> bool {
+        !matches!(self.tree, CExpr::Slot(_) | CExpr::Const(_) | CExpr::Param(_) | CExpr::ExecParam(_))
+    }
     /// The program that computes the value.
     #[inline]
     pub fn program(&self) -> &Arc<Program> {

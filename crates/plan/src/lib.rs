@@ -13,6 +13,7 @@
 //! the prefetch of a plan's own parts. It reads no row.
 
 mod access;
+mod addresses;
 mod agg;
 mod bitmap;
 mod collated;
@@ -263,7 +264,8 @@ fn plan_in<'a>(
     }
     let (subplans, ctes, exec_params) =
         (planner.subplans.into_inner(), planner.ctes.into_inner(), planner.exec_params.into_inner().len());
-    let parts = node::parts([&root.node].into_iter().chain(&subplans).chain(ctes.iter().map(|cte| &cte.node)));
+    let tops = [&root.node].into_iter().chain(&subplans).chain(ctes.iter().map(|cte| &cte.node));
+    let addresses = addresses::PlanAddresses::of(tops);
     let keeps_state = subplans.is_empty()
         && ctes.is_empty()
         && exec_params == 0
@@ -307,7 +309,7 @@ fn plan_in<'a>(
         role: None,
         places: Vec::new(),
         keeps_state,
-        parts,
+        addresses,
         key_ahead,
         access,
         allowed: AllowedFor::default(),

@@ -16,7 +16,7 @@ use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_catalog::row_security::PlanRole;
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
 use kilndb_storage::accesses::Accesses;
-use kilndb_storage::{LockMode, Relation, ahead};
+use kilndb_storage::{LockMode, Relation};
 use kilndb_types::aggregates::{AggregateFn, PartialAggregate};
 use kilndb_types::functions::FunctionKind;
 use kilndb_types::inverted::InvertedClass;
@@ -122,9 +122,7 @@ pub struct Plan {
     pub places: Vec<Oid>,
     /// A small one whose execution can be run again, and holds nothing much meanwhile.
     pub keeps_state: bool,
-    /// The addresses of the plan's parts, to be prefetched: when hundreds of plans take turns, none is in the
-    /// processor's cache.
-    pub parts: Box<[usize]>,
+    pub addresses: super::addresses::PlanAddresses,
     pub key_ahead: Option<super::key_ahead::KeyAhead>,
     /// What whoever runs the plan must be allowed to do.
     pub access: StatementAccess,
@@ -427,7 +425,7 @@ pub enum Op {
         keeps_order: bool,
         /// The keys and the condition depend on nothing but the rows and the parameters.
         is_self_contained: bool,
-        program: LazyJoinProgram,
+        program: Box<LazyJoinProgram>,
     },
     /// Both sides are sorted by their keys, ascending with NULL last.
     MergeJoin {
@@ -830,10 +828,6 @@ impl ModifyPlan {
 }
 
 impl Plan {
-    /// Prefetches all parts of the plan at once. They are about to be read, each by way of the one before.
-    pub fn fetch_ahead(&self) {
-        self.parts.iter().for_each(|part| ahead::fetch_range(*part, PART_BYTES));
-    }
     /// Whether it means the same to all sessions, and later, so that its costs tell of their plans too.
     pub fn may_be_guarded(&self) -> bool {
         !self.is_private && !self.reads_moment && self.role.is_none()
@@ -862,23 +856,6 @@ impl Plan {
             |i: usize| !self.hidden_subplans.contains(&i) && !self.init_plans.values().flatten().any(|n| *n == i);
         self.subplans.iter().enumerate().filter(move |(i, _)| shown(*i))
     }
-}
-
-/// How many bytes of each part are prefetched.
-const PART_BYTES: usize = 192;
-
-/// Collects the addresses for [`Plan::parts`].
-pub fn parts<'n>(tops: impl IntoIterator<Item = &'n Arc<PlanNode>>) -> Box<[usize]> {
-    let mut parts = Vec::new();
-    let mut nodes: Vec<&Arc<PlanNode>> = tops.into_iter().collect();
-    while let Some(node) = nodes.pop() {
-        parts.push(Arc::as_ptr(node) as usize);
-        if let Op::Modify(m) = &node.op {
-            parts.extend([Arc::as_ptr(&m.statement) as usize, Arc::as_ptr(&m.target) as usize]);
-        }
-        nodes.extend(node.children());
-    }
-    parts.into()
 }
 
 impl PlanNode {

@@ -179,10 +179,10 @@ pub enum Computation {
 pub const STEP_BYTES: usize = 64;
 const _: () = assert!(size_of::<Step>() <= STEP_BYTES);
 
-/// The steps that compute some expressions. What a program of one step and one constant needs is in one place, for the same
+/// The steps that compute some expressions. What a program of two steps and one constant needs is in one place, for the same
 /// reason.
 pub struct Program {
-    pub steps: SmallVec<[Step; 1]>,
+    pub steps: SmallVec<[Step; 2]>,
     pub registers: u32,
     /// The last register, if nothing but the last step deals with it, and it is the result: its value can be written to where
     /// it belongs.

@@ -26,7 +26,7 @@ pub struct BindRequest<'a> {
 
 impl Session {
     pub fn parse(&mut self, name: &str, sql: &str, param_types: &[Oid], runtime: &dyn Runtime) -> Result<()> {
-        self.statement_started(sql, runtime);
+        self.statement_started(sql, None, runtime);
         self.note_command("PARSE", runtime);
         self.parse_text(name, sql, param_types, runtime)?;
         if self.context.times_statement() {
@@ -161,6 +161,9 @@ impl Session {
             if let Some(key) = &planned.key_ahead {
                 kilndb_exec::key_ahead::fetch_slot(key, &params);
             }
+            // It is executed in a moment.
+            planned.addresses.fetch_nodes();
+            planned.addresses.fetch_programs();
             plan = Some(planned);
         } else if let Some(statement) = &prepared.statement {
             columns = match statement.node() {
@@ -244,7 +247,7 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<()> {
         let Some(mut portal) = self.statements.portals.remove(name) else { return Err(missing_portal(name)) };
-        self.statement_started(&portal.prepared.sql, runtime);
+        self.statement_started(&portal.prepared.sql, Some(portal.prepared.number), runtime);
         let fetches = !matches!(portal.state, PortalState::Ready { .. });
         if self.context.tells_of_statements() {
             self.log_execute(LoggedStep::Execute { portal: name, bound: &portal, fetches }, runtime);

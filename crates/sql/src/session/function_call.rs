@@ -77,7 +77,7 @@ impl Session {
         runtime: &dyn Runtime,
         client: &mut dyn Client,
     ) -> Result<Option<Vec<u8>>> {
-        self.statement_started("<FASTPATH> function call", runtime);
+        self.statement_started("<FASTPATH> function call", None, runtime);
         self.note_command("FUNCTION CALL", runtime);
         let done = self.run_function(request, runtime);
         let done = done.and_then(|value| self.finish_implicit(runtime).map(|()| value));

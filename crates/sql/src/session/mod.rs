@@ -228,6 +228,9 @@ pub struct Session {
     published_settings: u64,
     /// Names given to cursors that have none.
     unnamed_portals: u64,
+    /// The number of the prepared statement whose text pg_stat_activity shows: as long as it is the same one, that text is left
+    /// alone, which no processor's cache has where there are thousands of sessions.
+    shown_statement: Option<u64>,
     /// What the log is told of the running statement.
     log: logging::StatementLog,
     /// Room for scanning simple queries.
@@ -297,6 +300,7 @@ impl Session {
             utility_parameters: Vec::new(),
             published_settings: 0,
             unnamed_portals: 0,
+            shown_statement: None,
             log: Default::default(),
             scanned: Default::default(),
         };

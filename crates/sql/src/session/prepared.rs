@@ -6,7 +6,7 @@ use crate::client::Runtime;
 use crate::context::{Explained, MeasuredPlan, PlanRequest, SessionContext};
 use crate::plan_guard::{FormerPlan, GuardedStatements, StatementGuard};
 use kilndb_base::hash::HashMap;
-use kilndb_base::sync::atomic::{AtomicBool, Ordering};
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_plan::Plan;
@@ -35,7 +35,12 @@ pub(crate) struct Prepared {
     guard: OnceLock<Arc<StatementGuard>>,
     /// Other sessions may have it too.
     is_shared: AtomicBool,
+    /// No other one has this number, nor will have it.
+    pub number: u64,
 }
+
+/// The number that the next statement gets.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Clone)]
 struct Planned {
@@ -158,6 +163,7 @@ impl Prepared {
             planned: Mutex::new(None),
             guard: OnceLock::new(),
             is_shared: AtomicBool::new(false),
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
         }
     }
     /// SQL-level PREPARE.

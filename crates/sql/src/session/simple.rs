@@ -19,7 +19,7 @@ impl Session {
     pub fn simple_query(&mut self, sql: &str, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
         self.statements.prepared.remove("");
         self.statements.portals.remove("");
-        self.statement_started(sql, runtime);
+        self.statement_started(sql, None, runtime);
         let done = self.run_script(sql, runtime, client);
         let done = match done {
             Ok(()) => self.finish_implicit(runtime),
@@ -151,7 +151,8 @@ impl Session {
         Ok(command_tag(plan, progress.rows))
     }
 
-    pub(super) fn statement_started(&mut self, sql: &str, runtime: &dyn Runtime) {
+    /// `prepared`: the number of the prepared statement whose text it is.
+    pub(super) fn statement_started(&mut self, sql: &str, prepared: Option<u64>, runtime: &dyn Runtime) {
         use kilndb_base::sync::atomic::Ordering;
         let control = runtime.control();
         control.cancel_requested.store(false, Ordering::Release);
@@ -163,13 +164,17 @@ impl Session {
             .statement_deadline_nanos
             .store(crate::client::deadline_after(self.context.settings.statement_timeout_ms), Ordering::Relaxed);
         control.idle_deadline_nanos.store(0, Ordering::Relaxed);
+        let is_shown = prepared.is_some() && self.shown_statement == prepared;
+        self.shown_statement = prepared;
         self.context.update_activity(runtime, |a| {
             a.state = "active";
             a.query_start = Some(now);
             a.state_change = now;
-            a.query.clear();
-            let end = (0..=sql.len().min(1023)).rev().find(|i| sql.is_char_boundary(*i)).unwrap_or(0);
-            a.query.push_str(&sql[..end]);
+            if !is_shown {
+                a.query.clear();
+                let end = (0..=sql.len().min(1023)).rev().find(|i| sql.is_char_boundary(*i)).unwrap_or(0);
+                a.query.push_str(&sql[..end]);
+            }
         });
     }
 
