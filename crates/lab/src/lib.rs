@@ -15,6 +15,7 @@ pub mod postgres;
 pub mod process;
 pub mod proof;
 pub mod random;
+pub mod script;
 pub mod slt;
 pub mod suite;
 pub mod tpcc;
