@@ -9,6 +9,7 @@ pub mod both;
 pub mod canned;
 pub mod client;
 pub mod conversation;
+pub mod driver;
 pub mod guard;
 pub mod isolation;
 pub mod postgres;
