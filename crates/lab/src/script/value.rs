@@ -50,7 +50,7 @@ impl ScriptValue {
                 // -2^63 is a double, 2^63 - 1 is none.
                 match rounded >= i64::MIN as f64 && rounded < -(i64::MIN as f64) {
                     true => Ok(rounded as i64),
-                    false => Err(format!("double to int overflow for {value}")),
+                    false => Err(format!("double to int overflow for {value:.6}")),
                 }
             }
             other => Err(format!("cannot coerce {} to int", other.type_name())),
@@ -99,16 +99,13 @@ impl fmt::Display for ScriptValue {
     }
 }
 
-/// A double as printf's `%.15g` has it: with an exponent if it is very large or very small, without zeros at the end.
+/// A double as `%.15g` of PostgreSQL's printf has it: with an exponent if it is very large or very small, without zeros at the end.
 fn shortest(value: f64) -> String {
-    if !value.is_finite() {
-        return if value.is_nan() {
-            "nan".into()
-        } else if value > 0.0 {
-            "inf".into()
-        } else {
-            "-inf".into()
-        };
+    if value.is_nan() {
+        return "NaN".into();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "Infinity".into() } else { "-Infinity".into() };
     }
     if value == 0.0 {
         return if value.is_sign_negative() { "-0".into() } else { "0".into() };
