@@ -10,6 +10,7 @@ pub mod canned;
 pub mod client;
 pub mod conversation;
 pub mod driver;
+pub mod experiment;
 pub mod guard;
 pub mod isolation;
 pub mod postgres;
