@@ -120,6 +120,8 @@ pub struct Client {
     pub notifications: Vec<Notification>,
     /// Who logs in, and what the server is answered if it asks.
     credentials: Credentials,
+    /// Somebody else has the connection now.
+    is_handed_over: bool,
 }
 
 struct Credentials {
@@ -182,9 +184,15 @@ impl Client {
             notices: Vec::new(),
             notifications: Vec::new(),
             credentials: Credentials { user: user.into(), proof, scram: None },
+            is_handed_over: false,
         };
         client.start(user, database)?;
         Ok(client)
+    }
+
+    /// The connection goes on with somebody else, who has the stream too: the server is not told that it ends.
+    pub fn hand_over(mut self) {
+        self.is_handed_over = true;
     }
 
     /// Sends messages as they are, without waiting for answers.
@@ -447,7 +455,9 @@ pub fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let _ = self.stream.get_mut().write_all(b"X\0\0\0\x04");
+        if !self.is_handed_over {
+            let _ = self.stream.get_mut().write_all(b"X\0\0\0\x04");
+        }
     }
 }
 

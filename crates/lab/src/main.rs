@@ -1,6 +1,7 @@
 //! `kilndb-lab`: experiments against servers that speak PostgreSQL's protocol.
 
 mod bench;
+mod load_command;
 
 use std::process::ExitCode;
 
@@ -9,6 +10,8 @@ Usage:
   kilndb-lab bench [--before PROGRAM] [--parts PART,...] [--pairs N] [--duration SECONDS] [--scale N] [--rows N]
                    [--clients N,...] [--shared-buffers SIZE] [--tpch SCALE] [--warehouses N,...] [--terminals N,...]
                    [--films N] [--only TEXT,...] [--turns N]
+  kilndb-lab load [--host HOST] [--port N] [--user NAME] [--database NAME] [--clients N] [--threads N] [--seconds N]
+                  [--rate N] [--tries N] [--protocol simple|extended|prepared] [--define NAME=VALUE] SCRIPT...
   kilndb-lab canned SOCKET
 
 bench    KilnDB against PostgreSQL and the wire limit, or against another build of KilnDB (--before), in turns; prints a
@@ -17,6 +20,7 @@ bench    KilnDB against PostgreSQL and the wire limit, or against another build 
          TLS; tpcc: TPC-C with each of these numbers of warehouses and terminals; plans: queries with their times, answers and rows of their plans,
          TPC-H among them; joins: estimates and plans of joins; execution: statements over much data, of which --only
          names some rows, as ratios of PostgreSQL's time with bounds
+load     runs pgbench's scripts against a server, and tells transactions, rows and latencies
 canned   the wire limit alone: a server that answers every message with prepared bytes
 ";
 
@@ -24,6 +28,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.first().map(String::as_str) {
         Some("bench") => bench::run(&arguments[1..]),
+        Some("load") => load_command::run(&arguments[1..]),
         Some("canned") => match arguments.get(1) {
             Some(socket) => kilndb_lab::canned::serve(socket.as_ref()).map_err(|e| e.to_string()),
             None => Err("canned needs the path of a socket".into()),
