@@ -212,22 +212,20 @@ impl<'r> RowRun<'r> {
         let mut next = 0;
         while let Some(step) = steps.get(next) {
             next += 1;
-            match step {
-                Step::Compute { into, what } => self.compute(what, *into, rt, cx)?,
-                Step::Narrow { .. } | Step::Decide { .. } => {
-                    let (is_so, if_none) = match step {
-                        Step::Narrow { by, to, if_none } => (is_so(self.get(*by, rt), *to), *if_none),
-                        Step::Decide { what, to, if_none } => (self.decide(what, *to, rt, cx)?, *if_none),
-                        _ => (true, 0),
-                    };
-                    if !is_so {
-                        next = if_none as usize;
-                        if next >= steps.len() {
-                            return Ok(false);
-                        }
-                    }
+            let (is_so, if_none) = match step {
+                Step::Compute { into, what } => {
+                    self.compute(what, *into, rt, cx)?;
+                    continue;
                 }
-                Step::Widen | Step::Load { .. } => {}
+                Step::Narrow { by, to, if_none } => (is_so(self.get(*by, rt), *to), *if_none),
+                Step::Decide { what, to, if_none } => (self.decide(what, *to, rt, cx)?, *if_none),
+                Step::Widen | Step::Load { .. } => continue,
+            };
+            if !is_so {
+                next = if_none as usize;
+                if next >= steps.len() {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)

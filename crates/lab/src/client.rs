@@ -491,7 +491,7 @@ impl<'a> Fields<'a> {
         Ok(text)
     }
 
-    fn row_description(&mut self) -> io::Result<Vec<(String, u32)>> {
+    pub(crate) fn row_description(&mut self) -> io::Result<Vec<(String, u32)>> {
         let n = self.int16()?;
         let mut columns = Vec::new();
         for _ in 0..n {
@@ -504,7 +504,7 @@ impl<'a> Fields<'a> {
         Ok(columns)
     }
 
-    fn data_row(&mut self) -> io::Result<Vec<Option<String>>> {
+    pub(crate) fn data_row(&mut self) -> io::Result<Vec<Option<String>>> {
         let n = self.int16()?;
         let mut row = Vec::new();
         for _ in 0..n {

@@ -6,6 +6,28 @@ use kilndb_lab::process::{self, Server, TempDir};
 use kilndb_lab::script::{Script, VariableNames};
 use std::time::Duration;
 
+/// Four clients on two threads, ten transactions each.
+fn plan(address: &Address, scripts: &[&str]) -> LoadPlan {
+    let mut names = VariableNames::default();
+    let read = |text: &&str| (Script::read("script", text, &mut names).expect("a script"), 1);
+    let scripts = scripts.iter().map(read).collect();
+    LoadPlan {
+        address: address.clone(),
+        database: "postgres".into(),
+        password: None,
+        clients: 4,
+        threads: 2,
+        protocol: LoadProtocol::Prepared,
+        scripts,
+        names,
+        presets: Vec::new(),
+        length: LoadLength::Transactions(10),
+        rate: None,
+        tries: 1,
+        seed: 7,
+    }
+}
+
 struct TestServer {
     server: Server,
     _folder: TempDir,
@@ -25,24 +47,7 @@ impl TestServer {
         Client::connect(self.address(), "postgres").expect("a connection")
     }
     fn run(&self, scripts: &[&str], change: impl FnOnce(&mut LoadPlan)) -> LoadFigures {
-        let mut names = VariableNames::default();
-        let read = |text: &&str| (Script::read("script", text, &mut names).expect("a script"), 1);
-        let scripts = scripts.iter().map(read).collect();
-        let mut plan = LoadPlan {
-            address: self.address().clone(),
-            database: "postgres".into(),
-            password: None,
-            clients: 4,
-            threads: 2,
-            protocol: LoadProtocol::Prepared,
-            scripts,
-            names,
-            presets: Vec::new(),
-            length: LoadLength::Transactions(10),
-            rate: None,
-            tries: 1,
-            seed: 7,
-        };
+        let mut plan = plan(self.address(), scripts);
         change(&mut plan);
         driver::run(&plan).expect("it runs")
     }
@@ -162,22 +167,12 @@ fn a_server_that_dies_is_told_of() {
         std::thread::sleep(Duration::from_millis(700));
         running.kill().expect("it is killed");
     });
-    let mut names = VariableNames::default();
-    let script = Script::read("script", "select 1;\n", &mut names).expect("a script");
     let plan = LoadPlan {
-        address,
-        database: "postgres".into(),
-        password: None,
         clients: 3,
         threads: 1,
         protocol: LoadProtocol::Simple,
-        scripts: vec![(script, 1)],
-        names,
-        presets: Vec::new(),
         length: LoadLength::After(Duration::from_secs(20)),
-        rate: None,
-        tries: 1,
-        seed: 1,
+        ..plan(&address, &["select 1;\n"])
     };
     let figures = driver::run(&plan).expect("it ends");
     killer.join().expect("the thread ends");

@@ -3,10 +3,11 @@
 use super::figures::EndedTransaction;
 use super::link::{LoadLink, Reply};
 use super::{LoadFigures, LoadLength, LoadPlan, LoadProtocol};
-use crate::client::extended;
+use crate::client::{Fields, extended};
 use crate::script::{
     ScriptEnvironment, ScriptRandom, ScriptStep, ShellWord, SleepTime, SqlResults, SqlText, VariableNames, Variables,
 };
+use std::io;
 use std::time::{Duration, Instant};
 
 /// What a client is about.
@@ -364,17 +365,19 @@ impl LoadClient {
     }
 
     /// Takes in the replies that are there.
-    pub fn take_replies(&mut self, names: &VariableNames, scripts: &LoadPlan) {
+    pub fn take_replies(&mut self, plan: &LoadPlan) {
         loop {
-            let wanted = match scripts.scripts[self.script].0.commands.get(self.at.wrapping_sub(1)).map(|c| &c.step) {
+            let wanted = match plan.scripts[self.script].0.commands.get(self.at.wrapping_sub(1)).map(|c| &c.step) {
                 Some(ScriptStep::Sql(sql)) if self.state == ClientState::Waiting => &sql.results,
                 _ => &SqlResults::Ignored,
             };
             let Some(reply) = self.link.next_reply() else { return };
-            let Taken { failure, changed_rows, ready } = take(&reply, wanted, &mut self.rows);
+            let kind = reply.kind;
+            let malformed = |e: io::Error| Taken { failure: Some(("08P01".into(), e.to_string())), ..Taken::default() };
+            let Taken { failure, changed_rows, ready } = take(&reply, wanted, &mut self.rows).unwrap_or_else(malformed);
             self.transaction.changed_rows += changed_rows;
-            if reply.kind == b'C' && matches!(wanted, SqlResults::LastRows { .. }) {
-                set_variables(&mut self.rows, wanted, names, &mut self.variables);
+            if kind == b'C' && matches!(wanted, SqlResults::LastRows { .. }) {
+                set_variables(&mut self.rows, wanted, &plan.names, &mut self.variables);
             }
             if let Some((sqlstate, message)) = failure {
                 self.note_failure(&sqlstate, &message);
@@ -384,7 +387,7 @@ impl LoadClient {
             self.outstanding = self.outstanding.saturating_sub(1);
             if matches!(wanted, SqlResults::OneRow { .. }) && self.transaction.failure.is_none() {
                 match self.rows.count {
-                    1 => set_variables(&mut self.rows, wanted, names, &mut self.variables),
+                    1 => set_variables(&mut self.rows, wanted, &plan.names, &mut self.variables),
                     count => self.note_failure("script", &format!("expected one row, got {count}")),
                 }
             }
@@ -460,21 +463,28 @@ struct Taken {
     ready: Option<u8>,
 }
 
-fn take(reply: &Reply<'_>, wanted: &SqlResults, rows: &mut ReadRows) -> Taken {
+/// Errors: the message is malformed.
+fn take(reply: &Reply<'_>, wanted: &SqlResults, rows: &mut ReadRows) -> io::Result<Taken> {
     let are_wanted = *wanted != SqlResults::Ignored;
-    let mut taken = Taken::default();
+    let (mut taken, mut fields) = (Taken::default(), Fields(reply.body));
     match reply.kind {
-        b'T' if are_wanted => *rows = ReadRows { columns: column_names(reply.body), ..ReadRows::default() },
+        b'T' if are_wanted => {
+            let columns = fields.row_description()?.into_iter().map(|(name, _)| name).collect();
+            *rows = ReadRows { columns, ..ReadRows::default() };
+        }
         b'D' if are_wanted => {
             rows.count += 1;
-            rows.last = column_values(reply.body);
+            rows.last = fields.data_row()?;
         }
         b'C' => taken.changed_rows = changed_rows(reply.body),
-        b'E' => taken.failure = Some(failure(reply.body)),
+        b'E' => {
+            let error = fields.error()?;
+            taken.failure = Some((error.code, error.message));
+        }
         b'Z' => taken.ready = Some(reply.body.first().copied().unwrap_or(b'I')),
         _ => {}
     }
-    taken
+    Ok(taken)
 }
 
 /// How many rows a command tag says were changed; those that are only read do not count.
@@ -486,43 +496,6 @@ fn changed_rows(body: &[u8]) -> u64 {
         }
         _ => 0,
     }
-}
-
-fn failure(body: &[u8]) -> (String, String) {
-    let field = |wanted: u8| {
-        let mut fields = body.split(|byte| *byte == 0);
-        let found = fields.find(|field| field.first() == Some(&wanted));
-        found.map(|field| String::from_utf8_lossy(&field[1..]).into_owned()).unwrap_or_default()
-    };
-    (field(b'C'), field(b'M'))
-}
-
-fn column_names(body: &[u8]) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut rest = body.get(2..).unwrap_or_default();
-    while let Some(end) = rest.iter().position(|byte| *byte == 0) {
-        names.push(String::from_utf8_lossy(&rest[..end]).into_owned());
-        // Behind the name: table, number, type, size, modifier, format.
-        rest = rest.get(end + 1 + 18..).unwrap_or_default();
-    }
-    names
-}
-
-fn column_values(body: &[u8]) -> Vec<Option<String>> {
-    let mut values = Vec::new();
-    let mut rest = body.get(2..).unwrap_or_default();
-    while let Some(length) = rest.get(..4) {
-        let length = i32::from_be_bytes([length[0], length[1], length[2], length[3]]);
-        rest = &rest[4..];
-        let Ok(length) = usize::try_from(length) else {
-            values.push(None);
-            continue;
-        };
-        let value = rest.get(..length).unwrap_or_default();
-        values.push(Some(String::from_utf8_lossy(value).into_owned()));
-        rest = rest.get(length..).unwrap_or_default();
-    }
-    values
 }
 
 /// The columns of the last row become variables, of those that scripts mention.
@@ -560,17 +533,5 @@ mod tests {
         for (tag, rows) in [("UPDATE 3", 3), ("INSERT 0 2", 2), ("SELECT 7", 0), ("BEGIN", 0), ("DELETE 0", 0)] {
             assert_eq!(changed_rows(format!("{tag}\0").as_bytes()), rows, "{tag}");
         }
-    }
-
-    #[test]
-    fn rows_are_read() {
-        let mut description = 2u16.to_be_bytes().to_vec();
-        for name in ["a", "long_name"] {
-            description.extend_from_slice(name.as_bytes());
-            description.extend_from_slice(&[0; 19]);
-        }
-        assert_eq!(column_names(&description), ["a", "long_name"]);
-        let row = [0, 2, 0, 0, 0, 1, b'7', 255, 255, 255, 255];
-        assert_eq!(column_values(&row), [Some("7".to_string()), None]);
     }
 }

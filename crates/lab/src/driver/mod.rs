@@ -19,17 +19,20 @@ pub use figures::{LoadFigures, SecondFigures};
 
 use crate::client::Address;
 use crate::script::{Script, VariableNames};
-use std::sync::Arc;
+use serde::Deserialize;
+use std::sync::Barrier;
 use std::time::Duration;
 
 /// How statements are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
 pub enum LoadProtocol {
     /// As texts, with the variables' values within.
     Simple,
     /// Parsed and bound each time.
     Extended,
     /// Parsed once by each client.
+    #[default]
     Prepared,
 }
 
@@ -65,12 +68,9 @@ pub struct LoadPlan {
 /// Runs a load to its end. Errors: a client could not connect, or a thread has failed.
 pub fn run(plan: &LoadPlan) -> Result<LoadFigures, String> {
     let threads = plan.threads.clamp(1, plan.clients.max(1));
-    let ready = Arc::new(std::sync::Barrier::new(threads));
+    let ready = &Barrier::new(threads);
     std::thread::scope(|scope| {
-        let run_one = |number: usize| {
-            let ready = ready.clone();
-            scope.spawn(move || thread::run(plan, (number, threads), &ready))
-        };
+        let run_one = |number: usize| scope.spawn(move || thread::run(plan, (number, threads), ready));
         let all: Vec<_> = (0..threads).map(run_one).collect();
         let mut figures = LoadFigures::default();
         let mut failed = None;

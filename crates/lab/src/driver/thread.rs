@@ -62,9 +62,9 @@ pub(super) fn run(plan: &LoadPlan, (number, threads): (usize, usize), ready: &Ba
             }
             if event.is_readable() {
                 match client.link.read(&mut buffer) {
-                    Ok(()) => client.take_replies(&plan.names, plan),
+                    Ok(()) => client.take_replies(plan),
                     Err(e) => {
-                        client.take_replies(&plan.names, plan);
+                        client.take_replies(plan);
                         client.lost(&e.to_string(), &mut share);
                         left -= 1;
                         continue;

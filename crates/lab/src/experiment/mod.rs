@@ -38,7 +38,7 @@ pub struct LoadSection {
     pub clients: Vec<usize>,
     pub seconds: u64,
     #[serde(default)]
-    pub protocol: ProtocolName,
+    pub protocol: LoadProtocol,
     /// How often a transaction is tried that others have made fail.
     #[serde(default = "one")]
     pub tries: u32,
@@ -48,25 +48,6 @@ pub struct LoadSection {
 
 fn one() -> u32 {
     1
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum ProtocolName {
-    Simple,
-    Extended,
-    #[default]
-    Prepared,
-}
-
-impl From<ProtocolName> for LoadProtocol {
-    fn from(name: ProtocolName) -> LoadProtocol {
-        match name {
-            ProtocolName::Simple => LoadProtocol::Simple,
-            ProtocolName::Extended => LoadProtocol::Extended,
-            ProtocolName::Prepared => LoadProtocol::Prepared,
-        }
-    }
 }
 
 /// What is there before a variant runs, and what takes it away: files of the folder, or statements.

@@ -352,27 +352,10 @@ fn skipped(text: &str) -> usize {
     if let Some(comment) = comment_length(text) {
         return comment;
     }
-    let quoted = |quote: char, escapes: bool| {
-        let mut escaped = false;
-        let end = text[1..].find(|c: char| {
-            let ends = c == quote && !escaped;
-            escaped = escapes && c == '\\' && !escaped;
-            ends
-        });
-        end.map_or(text.len(), |end| end + 2)
-    };
     match text.as_bytes().first() {
-        Some(b'\'') => quoted('\'', false),
-        Some(b'"') => quoted('"', false),
-        Some(b'e' | b'E') if text[1..].starts_with('\'') => {
-            let mut escaped = false;
-            let end = text[2..].find(|c: char| {
-                let ends = c == '\'' && !escaped;
-                escaped = c == '\\' && !escaped;
-                ends
-            });
-            end.map_or(text.len(), |end| end + 3)
-        }
+        Some(b'\'') => quoted_length(text, 1, '\'', false),
+        Some(b'"') => quoted_length(text, 1, '"', false),
+        Some(b'e' | b'E') if text[1..].starts_with('\'') => quoted_length(text, 2, '\'', true),
         Some(b'$') => {
             let tag_length = text[1..].find('$').map_or(0, |end| end + 2);
             let tag = &text[..tag_length];
@@ -389,6 +372,18 @@ fn skipped(text: &str) -> usize {
         }
         _ => text.chars().next().map_or(0, char::len_utf8),
     }
+}
+
+/// How long the quoted text is that begins with so many bytes up to its first quote. `escapes`: a backslash takes the next
+/// character's meaning away.
+fn quoted_length(text: &str, begin: usize, quote: char, escapes: bool) -> usize {
+    let mut is_escaped = false;
+    let end = text[begin..].find(|c: char| {
+        let ends = c == quote && !is_escaped;
+        is_escaped = escapes && c == '\\' && !is_escaped;
+        ends
+    });
+    end.map_or(text.len(), |end| begin + end + quote.len_utf8())
 }
 
 /// How long the comment is that a text begins with.
