@@ -116,7 +116,7 @@ impl<'r> ScriptReader<'r> {
     }
 
     fn add_sql(&mut self, begin: usize, sql: &str, results: SqlResults) {
-        let plain = without_comments(sql).replace("\\;", ";");
+        let plain = plain(sql);
         let trimmed = plain.trim();
         if trimmed.is_empty() {
             return;
@@ -137,7 +137,7 @@ impl<'r> ScriptReader<'r> {
                 if !more.trim().is_empty() {
                     return Err(format!("too many arguments in command \"{word}\""));
                 }
-                if without_comments(sql).trim().is_empty() {
+                if plain(sql).trim().is_empty() {
                     return Err(format!("\\{word} must follow an SQL command"));
                 }
                 let prefix = prefix.to_string();
@@ -424,8 +424,8 @@ fn beginning(sql: &str) -> usize {
     }
 }
 
-/// The text with a space for each comment.
-fn without_comments(sql: &str) -> String {
+/// The text with a space for each comment, and a semicolon where statements that are sent as one have `\;` between them.
+fn plain(sql: &str) -> String {
     let mut out = String::new();
     let mut at = 0;
     while at < sql.len() {
@@ -434,6 +434,10 @@ fn without_comments(sql: &str) -> String {
             Some(length) => {
                 out.push(' ');
                 length
+            }
+            None if rest.starts_with("\\;") => {
+                out.push(';');
+                2
             }
             None => {
                 let length = skipped(rest).max(rest.chars().next().map_or(1, char::len_utf8));
@@ -473,11 +477,11 @@ mod tests {
 
     #[test]
     fn statements_end_where_they_should() {
-        let text = "-- a; comment\nselect ';', \"a;b\", $x$ ; $x$, e'\\';';\n\nbegin; /* ; /* ; */ ; */ select 1 \\; select 2;\nselect 3";
+        let text = "-- a; comment\nselect ';', '\\;', \"a;b\", $x$ ; $x$, e'\\';';\n\nbegin; /* ; /* ; */ ; */ select 1 \\; select 2;\nselect 3";
         assert_eq!(
             shown(text),
             [
-                "2: select ';', \"a;b\", $x$ ; $x$, e'\\';' Ignored",
+                "2: select ';', '\\;', \"a;b\", $x$ ; $x$, e'\\';' Ignored",
                 "4: begin Ignored",
                 "4: select 1 ; select 2 Ignored",
                 "5: select 3 Ignored",
