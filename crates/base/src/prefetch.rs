@@ -26,6 +26,20 @@ pub fn fetch(address: usize) {
     ask::<true>(address);
 }
 
+/// The cache line of an address that is written to in a moment: it comes as this core's own, so that the write need not ask the
+/// others for it again.
+#[inline]
+pub fn fetch_to_write(address: usize) {
+    // SAFETY: a hint, which reads and writes no memory that the program could see and never faults, whatever the address;
+    // processors that do not know it take it for no operation.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
 /// `SOON`: into the cache that is nearest.
 #[inline]
 fn ask<const SOON: bool>(address: usize) {

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// How many bytes of each node are prefetched.
 const NODE_BYTES: usize = 192;
+/// What an `Arc` counts with stands so far before what it points to.
+const COUNTS_BYTES: usize = 16;
 
 /// The addresses of a plan's parts.
 pub struct PlanAddresses {
@@ -48,7 +50,11 @@ impl PlanAddresses {
 
     /// Prefetches all nodes at once. They are about to be read, each by way of the one before.
     pub fn fetch_nodes(&self) {
-        self.nodes.iter().for_each(|node| ahead::fetch_range(*node, NODE_BYTES));
+        for node in &self.nodes {
+            // An execution keeps its nodes, which it counts.
+            ahead::fetch_to_write(node - COUNTS_BYTES);
+            ahead::fetch_range(*node, NODE_BYTES);
+        }
     }
     /// Prefetches what the first rows' expressions take, if there is time until they are evaluated: right before that it would only
     /// stand in the way of the nodes.

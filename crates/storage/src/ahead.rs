@@ -12,7 +12,7 @@ use crate::directory::Relation;
 use crate::page::PAGE;
 use crate::txn::Transaction;
 use kilndb_base::prefetch::LINE_BYTES;
-pub use kilndb_base::prefetch::{fetch, fetch_range};
+pub use kilndb_base::prefetch::{fetch, fetch_range, fetch_to_write};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 
 /// The address of a relation.
