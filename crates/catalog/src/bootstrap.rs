@@ -39,8 +39,9 @@ const VERSION_ROW: Oid = 0;
 /// Version 3: those of plan_guard, and pg_stat_plans. Version 4: pg_stat_ssl. Version 5: pg_hba_file_rules,
 /// pg_ident_file_mappings. Version 6: the predefined roles, grants on the system's objects, pg_shdepend. Version 7:
 /// pg_policies. Version 8: functions of large objects, two of which are not everybody's to call. Version 9: ICU's
-/// collations. Version 10: information_schema.sequences asks about sequences only. Databases without a version are older.
-pub const CATALOG_VERSION: u32 = 10;
+/// collations. Version 10: information_schema.sequences asks about sequences only.
+/// Version 11: kiln_stat_hot_rows. Databases without a version are older.
+pub const CATALOG_VERSION: u32 = 11;
 
 pub const TEMPLATE1: Oid = 1;
 pub(crate) const TEMPLATE0: Oid = 4;

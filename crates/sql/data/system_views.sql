@@ -612,6 +612,13 @@ FROM pg_catalog.pg_index x
      LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_toast';
 
+CREATE VIEW pg_catalog.kiln_stat_hot_rows AS
+SELECT h.relid, n.nspname AS schemaname, c.relname, h.row_tid, h.updates_per_second, h.waiters, h.holder_pid
+FROM kiln_hot_rows() h
+     JOIN pg_catalog.pg_class c ON c.oid = h.relid
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_toast';
+
 CREATE VIEW pg_catalog.pg_seclabels AS
 SELECT NULL::oid AS objoid, NULL::oid AS classoid, NULL::integer AS objsubid, NULL::text AS objtype, NULL::oid AS objnamespace,
        NULL::text AS objname, NULL::text AS provider, NULL::text AS label

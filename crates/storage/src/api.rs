@@ -353,6 +353,17 @@ pub struct BufferStats {
     pub resident_pages: u64,
     pub checkpoints: u64,
 }
+/// A row that is updated a lot, or that somebody waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HotRow {
+    pub relation: RelationId,
+    pub row: RowId,
+    /// Lately, as samples tell; 0: none of its updates was sampled.
+    pub updates_per_second: f64,
+    pub waiters: usize,
+    /// The lock owner that the first waiter waits for.
+    pub holder: Option<u64>,
+}
 /// One line of pg_locks.
 #[derive(Clone, Debug)]
 pub struct LockInfo {

@@ -11,6 +11,7 @@ use crate::btree::shrink_queue::ShrinkQueue;
 use crate::btree::sweep_queue::SweepQueue;
 use crate::buffer::{Pool, WriteGuard};
 use crate::directory::{Directory, Relation};
+use crate::hot_rows::UpdateSamples;
 use crate::locks::rows::{NextWaiter, RowLocks};
 use crate::locks::{table::LockTable, waits_for::WaitGraph};
 use crate::page;
@@ -65,6 +66,7 @@ pub(crate) struct Core {
     /// The oldest snapshot when the cleaner last looked.
     pub oldest_seen: AtomicU64,
     pub unended: UnendedRollbacks,
+    pub updates: UpdateSamples,
 }
 
 /// The maximal size in bytes of a commit record before its lists: the kind, a transaction, the number of dropped
@@ -134,6 +136,7 @@ impl Core {
             known_durable: AtomicU64::new(0),
             oldest_seen: AtomicU64::new(u64::MAX),
             unended: UnendedRollbacks::default(),
+            updates: UpdateSamples::new(config.workers.max(1) + 1),
             config,
         })
     }

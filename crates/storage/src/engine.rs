@@ -34,8 +34,9 @@ use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode};
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, Weak};
-use kilndb_base::{Csn, Error, Lsn, RelationId, Result, Severity, sqlstate};
+use kilndb_base::{Csn, Error, Lsn, RelationId, Result, RowId, Severity, sqlstate};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::time::Duration;
@@ -235,6 +236,31 @@ impl Engine {
     /// Whether somebody waits for a lock: whoever holds it and can come back later gives it up.
     pub fn is_lock_waited_for(&self, tag: &LockTag) -> bool {
         self.core.locks.is_waited_for(tag)
+    }
+    /// The rows that are updated the most or waited for, at most `rows_max`, those with the most waiters and updates first.
+    pub fn hot_rows(&self, rows_max: usize) -> Vec<HotRow> {
+        let core = &*self.core;
+        let mut found: BTreeMap<(u32, u64), HotRow> = BTreeMap::new();
+        let hot_row = |key: (u32, u64)| HotRow {
+            relation: RelationId(key.0),
+            row: RowId::from_u64(key.1),
+            updates_per_second: 0.0,
+            waiters: 0,
+            holder: None,
+        };
+        for rate in core.updates.rates(core.env.monotonic_nanos()).into_iter().take(rows_max) {
+            let key = (rate.relation, rate.row.to_u64());
+            found.insert(key, HotRow { updates_per_second: rate.per_second, ..hot_row(key) });
+        }
+        for queue in core.rows.queues() {
+            let row = found.entry(queue.key).or_insert_with(|| hot_row(queue.key));
+            row.waiters = queue.waiters;
+            row.holder = core.waits.blockers_of(queue.first).first().copied();
+        }
+        let mut rows: Vec<HotRow> = found.into_values().collect();
+        rows.sort_by(|a, b| b.waiters.cmp(&a.waiters).then(b.updates_per_second.total_cmp(&a.updates_per_second)));
+        rows.truncate(rows_max);
+        rows
     }
     pub fn locks_snapshot(&self) -> Vec<LockInfo> {
         self.core.locks.snapshot()

@@ -35,6 +35,7 @@ mod heap;
 #[cfg(test)]
 #[path = "../tests/support/hooked.rs"]
 mod hooked;
+mod hot_rows;
 mod image;
 mod inspect;
 mod inverted;

@@ -12,8 +12,9 @@ use kilndb_catalog::ids::PG_CLASS;
 use kilndb_catalog::lock_class::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
 use kilndb_catalog::roles::{PG_READ_ALL_SETTINGS, PG_READ_ALL_STATS};
 use kilndb_catalog::store::array;
-use kilndb_storage::{LockMode, ReadLockKind};
+use kilndb_storage::{HotRow, LockMode, ReadLockKind};
 use kilndb_types::{Datum, EvalContext, oids};
+use std::cell::OnceCell;
 
 session_rows! {
     fn pg_show_all_settings(call) = Ok(settings(call.host));
@@ -26,6 +27,7 @@ session_rows! {
     fn pg_listening_channels(call) = Ok(super::notifications::channels(&call.host.scratch.listening));
     fn pg_prepared_statement(call) = Ok(call.host.named.prepared_rows());
     fn kiln_stat_plans(call) = plans(call.host);
+    fn kiln_hot_rows(call) = hot_rows(call.host);
     fn pg_cursor(call) = Ok(call.host.named.cursor_rows());
     fn aclexplode(call) = privileges(call.args);
     // There are no foreign options.
@@ -136,6 +138,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
     let eval = host.eval();
     let mut rows = Vec::new();
     let sees_all = host.has_privileges_of(PG_READ_ALL_STATS)?;
+    let awaited = AwaitedLocks::default();
     for control in host.cluster.sessions().all() {
         if only.is_some_and(|pid| pid != control.process_id) {
             continue;
@@ -156,7 +159,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             }
             "active" => match waits_for {
                 WaitKind::Nothing => None,
-                WaitKind::Lock => Some(("Lock", lock_waited_for(host, a.lock_owner))),
+                WaitKind::Lock => Some(("Lock", awaited.kind(host, a.lock_owner))),
                 WaitKind::Time => Some(("Timeout", "PgSleep")),
                 WaitKind::ClientRead => Some(("Client", "ClientRead")),
                 WaitKind::ClientWrite => Some(("Client", "ClientWrite")),
@@ -210,6 +213,39 @@ fn plans(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
     Ok(rows)
 }
 
+/// Rows that kiln_hot_rows() tells of.
+const HOT_ROWS_MAX: usize = 100;
+
+/// Rows of kiln_hot_rows(): of tables in this database.
+fn hot_rows(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
+    let found = host.cluster.engine.hot_rows(HOT_ROWS_MAX);
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let classes = host.reader.scan(PG_CLASS)?;
+    let by_storage: HashMap<Oid, Oid> = classes.iter().map(|c| (c.oid("relfilenode"), c.oid("oid"))).collect();
+    let pids = pids_by_owner(host);
+    let row = |hot: HotRow| {
+        let relation = by_storage.get(&hot.relation.0)?;
+        let holder = hot.holder.and_then(|owner| pids.get(&owner));
+        Some(vec![
+            Datum::Oid(*relation),
+            Datum::Tid(hot.row.block, hot.row.slot),
+            Datum::Float8(hot.updates_per_second),
+            Datum::Int8(hot.waiters as i64),
+            holder.map_or(Datum::Null, |pid| Datum::Int4(*pid)),
+        ])
+    };
+    Ok(found.into_iter().filter_map(row).collect())
+}
+
+/// The process ids of the sessions that own locks, by owner.
+fn pids_by_owner(host: &StatementHost<'_>) -> HashMap<u64, i32> {
+    let sessions = host.cluster.sessions().all();
+    let owner = |c: &SessionControl| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner;
+    sessions.iter().filter_map(|c| Some((owner(c)?, c.process_id))).collect()
+}
+
 /// Leaves of a session's row what everybody may see: where it is, who it is, what its program calls itself.
 fn hide_activity(row: &mut [Datum]) {
     const STATE: usize = 4;
@@ -254,13 +290,24 @@ fn awaits_safe_snapshot(host: &StatementHost<'_>, owner: Option<u64>) -> bool {
     owner.is_some_and(|owner| !host.cluster.engine.safe_snapshot_blockers(owner).is_empty())
 }
 
-/// PostgreSQL's name for the kind of lock that the owner waits for.
-fn lock_waited_for(host: &StatementHost<'_>, owner: Option<u64>) -> &'static str {
-    match host.cluster.engine.locks_snapshot().iter().find(|l| !l.granted && Some(l.owner) == owner) {
-        Some(lock) if lock.tag.0 == RELATION_LOCK => "relation",
-        Some(_) => "advisory",
-        None if owner.is_some_and(|owner| host.cluster.engine.waits_in_line(owner)) => "tuple",
-        None => "transactionid",
+/// The locks of the lock table that owners wait for, which are looked through once, and only if somebody waits for a lock: thousands
+/// may wait.
+#[derive(Default)]
+struct AwaitedLocks(OnceCell<HashMap<u64, &'static str>>);
+
+impl AwaitedLocks {
+    /// PostgreSQL's name for the kind of lock that the owner waits for.
+    fn kind(&self, host: &StatementHost<'_>, owner: Option<u64>) -> &'static str {
+        let engine = &host.cluster.engine;
+        let by_owner = self.0.get_or_init(|| {
+            let awaited = engine.locks_snapshot().into_iter().filter(|lock| !lock.granted);
+            awaited.map(|lock| (lock.owner, if lock.tag.0 == RELATION_LOCK { "relation" } else { "advisory" })).collect()
+        });
+        match owner.and_then(|owner| by_owner.get(&owner)) {
+            Some(kind) => kind,
+            None if owner.is_some_and(|owner| engine.waits_in_line(owner)) => "tuple",
+            None => "transactionid",
+        }
     }
 }
 
@@ -298,18 +345,12 @@ pub fn mode_name(mode: LockMode) -> &'static str {
 }
 
 fn locks(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
-    let sessions = host.cluster.sessions().all();
-    let owner_of = |owner: u64| {
-        sessions
-            .iter()
-            .find(|c| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner == Some(owner))
-            .map(|c| c.process_id)
-    };
+    let pids = pids_by_owner(host);
     let mut rows = Vec::new();
     for lock in host.cluster.engine.locks_snapshot() {
         let (class, database, object) = (lock.tag.0, lock.tag.1, lock.tag.2);
         let is_relation = class == RELATION_LOCK;
-        let pid = owner_of(lock.owner);
+        let pid = pids.get(&lock.owner).copied();
         let mut row = vec![Datum::Null; 16];
         row[0] = Datum::text(if is_relation { "relation" } else { "advisory" });
         row[1] = Datum::Oid(database as Oid);

@@ -240,6 +240,7 @@ impl Relation {
             index.index_retire_of(txn, key, rid)?;
         }
         txn.wrote_row(self, rid, Some(replaced_csn))?;
+        self.core.updates.note(txn.worker, self.id, rid, || self.core.env.monotonic_nanos());
         Ok(WriteOutcome::Done)
     }
     fn update_inline(

@@ -105,6 +105,13 @@ pub(crate) struct NextWaiter {
     pub owner: u64,
     pub wake: WakeHandle,
 }
+/// How many wait for a row.
+pub(crate) struct RowQueueLength {
+    pub key: RowKey,
+    pub waiters: usize,
+    /// The owner that has waited the longest.
+    pub first: u64,
+}
 /// The result of leaving a queue.
 #[derive(Default)]
 pub(crate) struct QueueDeparture {
@@ -282,6 +289,19 @@ impl RowLocks {
             }
         }
         Some(entry.place.clone())
+    }
+    /// Each row that somebody waits for, with how many do, and the first of them. Rows change meanwhile: for whoever looks on.
+    pub(crate) fn queues(&self) -> Vec<RowQueueLength> {
+        let awaited = self.shards.iter().filter(|shard| shard.count.load(Acquire) != 0);
+        let lengths = awaited.flat_map(|shard| {
+            let rows = crate::lock(&shard.rows);
+            let length = |(key, entry): (&RowKey, &RowQueue)| {
+                let first = entry.queue.front()?.owner;
+                Some(RowQueueLength { key: *key, waiters: entry.queue.len(), first })
+            };
+            rows.queues.iter().filter_map(length).collect::<Vec<_>>()
+        });
+        lengths.collect()
     }
     /// Who waits for the row, in order.
     pub(crate) fn waiters(&self, key: RowKey) -> Vec<u64> {

@@ -346,7 +346,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 338] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static ROWS: [(Oid, SessionRowsFn); 26] = [
+pub(super) static ROWS: [(Oid, SessionRowsFn); 27] = [
     (1371, crate::host::views::pg_lock_status),
     (1689, crate::host::views::aclexplode),
     (2022, crate::host::views::pg_stat_get_activity),
@@ -373,4 +373,5 @@ pub(super) static ROWS: [(Oid, SessionRowsFn); 26] = [
     (6214, crate::host::statistics::pg_stat_get_io),
     (6250, crate::host::rule_files::pg_ident_file_mappings),
     (9903, crate::host::views::kiln_stat_plans),
+    (9904, crate::host::views::kiln_hot_rows),
 ];
