@@ -353,7 +353,17 @@ fn a_symbol_that_does_not_exist_is_noticed() {
 const STORAGE_LAYERS: &[(&str, &[&str])] = &[
     (
         "plain things",
-        &["crc", "changed_rows", "entry_changes", "hot_rows", "page", "reserve", "sync_switch", "space", "method::registry"],
+        &[
+            "crc",
+            "changed_rows",
+            "entry_changes",
+            "hot_rows",
+            "page",
+            "reserve",
+            "sync_switch",
+            "space",
+            "method::registry",
+        ],
     ),
     (
         "formats",

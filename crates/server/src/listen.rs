@@ -32,7 +32,7 @@ impl ConnectionDealer {
     pub fn new(inboxes: Vec<Arc<WorkerInbox>>) -> ConnectionDealer {
         ConnectionDealer { inboxes, next: AtomicUsize::new(0) }
     }
-    fn deal(&self, socket: Socket) {
+    pub fn deal(&self, socket: Socket) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
         self.inboxes[turn].send(WorkerMessage::Connection(socket));
     }

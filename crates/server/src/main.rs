@@ -15,6 +15,7 @@ mod cli;
 mod code_pages;
 mod connection;
 mod connection_log;
+mod console;
 mod crash;
 mod folder;
 mod guesses;

@@ -299,7 +299,7 @@ fn startup(
 
 /// He has proved who he is, and becomes a session.
 fn let_in(proving: Proving, runtime: &CoroutineRuntime, shared: &Arc<ServerShared>) -> Result<Box<Session>> {
-    let Proving { login, began_nanos } = proving;
+    let Proving { mut login, began_nanos } = proving;
     let authentication_nanos = process_monotonic_nanos() - began_nanos;
     connection_log::authenticated(shared, &runtime.control, &login);
     runtime.link.output.borrow_mut().authentication_ok();
@@ -308,6 +308,9 @@ fn let_in(proving: Proving, runtime: &CoroutineRuntime, shared: &Arc<ServerShare
     shared.introduced(runtime.control.process_id);
     runtime.control.idle_deadline_nanos.store(0, Ordering::Relaxed);
     runtime.link.message_bytes_max.set(usize::MAX);
+    if let Some(database) = &runtime.link.console_database {
+        login.options.database.clone_from(database);
+    }
     let mut session = Session::connect(shared.instance.clone(), login.options, runtime)?;
     session.refuse_reserved_place(left)?;
     connection_log::authorized(shared, &runtime.control, &session, &SetupTimes { authentication_nanos });

@@ -4,6 +4,7 @@
 
 use crate::cli::ServeOptions;
 use crate::code_pages;
+use crate::console;
 use crate::crash;
 use crate::handover::Handover;
 use crate::listen::{self, ConnectionDealer};
@@ -91,6 +92,11 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     for listener in inherited.unix {
         let (dealer, shared) = (dealer.clone(), shared.clone());
         env.spawn("accept unix", Box::new(move || listen::accept_unix(listener, dealer, shared)))?;
+    }
+    let console = settings.get("console_listen").to_string();
+    console::start(&console, &dealer, &shared)?;
+    if !console.is_empty() {
+        log.tell(Severity::Log, &format!("the console listens on {console}"));
     }
     log.tell(
         Severity::Log,

@@ -301,7 +301,9 @@ impl AwaitedLocks {
         let engine = &host.cluster.engine;
         let by_owner = self.0.get_or_init(|| {
             let awaited = engine.locks_snapshot().into_iter().filter(|lock| !lock.granted);
-            awaited.map(|lock| (lock.owner, if lock.tag.0 == RELATION_LOCK { "relation" } else { "advisory" })).collect()
+            awaited
+                .map(|lock| (lock.owner, if lock.tag.0 == RELATION_LOCK { "relation" } else { "advisory" }))
+                .collect()
         });
         match owner.and_then(|owner| by_owner.get(&owner)) {
             Some(kind) => kind,

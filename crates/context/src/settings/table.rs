@@ -318,6 +318,12 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     setting("max_connections").default("100"),
     setting("unix_socket_directories").default(""),
     setting("listen_addresses").default("127.0.0.1"),
+    // Where the console listens: a host and a port, or the path of a Unix socket.
+    setting("console_listen").default("").own(
+        Kind::String,
+        Context::Postmaster,
+        "Connections and Authentication / Connection Settings",
+    ),
     setting("port").default("5432"),
     setting("lc_messages").default("C"),
     setting("lc_monetary").default("C"),

@@ -29,7 +29,7 @@ use mio::{Interest, Registry, Token};
 use std::cell::{Cell, Ref, RefCell};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -52,64 +52,92 @@ const IDLE_BUFFER_BYTES: usize = 1024;
 pub enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// The console, on behalf of a browser.
+    Console(UnixStream, ConsolePeer),
+}
+
+/// Where somebody is for whom the console asks, and what about.
+#[derive(Clone)]
+pub struct ConsolePeer {
+    /// The database that the session is to be in. The rules of pg_hba.conf are asked about the console and not about it.
+    pub database: String,
+    /// The browser's end and the server's; None: it came through a Unix socket.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
+    /// As [`Socket::peer_user_id`].
+    pub user_id: Option<u32>,
 }
 
 impl Socket {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Socket::Tcp(s) => s.read(buf),
-            Socket::Unix(s) => s.read(buf),
+            Socket::Unix(s) | Socket::Console(s, _) => s.read(buf),
         }
     }
     fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
         match self {
             Socket::Tcp(s) => s.write(buf),
-            Socket::Unix(s) => s.write(buf),
+            Socket::Unix(s) | Socket::Console(s, _) => s.write(buf),
         }
     }
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Socket::Tcp(s) => s.as_fd(),
-            Socket::Unix(s) => s.as_fd(),
+            Socket::Unix(s) | Socket::Console(s, _) => s.as_fd(),
+        }
+    }
+    /// The database of a session of the console.
+    fn console_database(&self) -> Option<String> {
+        match self {
+            Socket::Console(_, peer) => Some(peer.database.clone()),
+            Socket::Tcp(_) | Socket::Unix(_) => None,
         }
     }
     /// The user of the operating system at the other end of a Unix-domain socket.
     pub fn peer_user_id(&self) -> Option<u32> {
-        let Socket::Unix(socket) = self else { return None };
-        let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
-        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        let place = (&raw mut found).cast();
-        // SAFETY: the descriptor is the open socket; `place` and `length` describe `found`, which the call fills.
-        let failed =
-            unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length) };
-        (failed == 0).then_some(found.uid)
+        match self {
+            Socket::Tcp(_) => None,
+            Socket::Unix(socket) => user_at_other_end(socket.as_raw_fd()),
+            Socket::Console(_, peer) => peer.user_id,
+        }
     }
     /// The client's end and the server's; None for a Unix-domain socket.
     pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
         match self {
             Socket::Tcp(s) => s.peer_addr().ok().zip(s.local_addr().ok()),
             Socket::Unix(_) => None,
+            Socket::Console(_, peer) => peer.ends,
         }
     }
+}
+
+/// The user of the operating system at the other end of a Unix-domain socket.
+pub fn user_at_other_end(socket: RawFd) -> Option<u32> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    let place = (&raw mut found).cast();
+    // SAFETY: a wrong descriptor makes the call fail; `place` and `length` describe `found`, which the call fills.
+    let failed = unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length) };
+    (failed == 0).then_some(found.uid)
 }
 
 impl Source for Socket {
     fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> std::io::Result<()> {
         match self {
             Socket::Tcp(s) => s.register(registry, token, interests),
-            Socket::Unix(s) => s.register(registry, token, interests),
+            Socket::Unix(s) | Socket::Console(s, _) => s.register(registry, token, interests),
         }
     }
     fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> std::io::Result<()> {
         match self {
             Socket::Tcp(s) => s.reregister(registry, token, interests),
-            Socket::Unix(s) => s.reregister(registry, token, interests),
+            Socket::Unix(s) | Socket::Console(s, _) => s.reregister(registry, token, interests),
         }
     }
     fn deregister(&mut self, registry: &Registry) -> std::io::Result<()> {
         match self {
             Socket::Tcp(s) => s.deregister(registry),
-            Socket::Unix(s) => s.deregister(registry),
+            Socket::Unix(s) | Socket::Console(s, _) => s.deregister(registry),
         }
     }
 }
@@ -148,6 +176,8 @@ pub struct ConnectionLink {
     pub message_bytes_max: Cell<usize>,
     /// See [`Socket::peer_user_id`].
     pub peer_user_id: Cell<Option<u32>>,
+    /// The database that the console's session is in; None: somebody else's session.
+    pub console_database: Option<String>,
     /// A transaction block is open.
     pub in_block: Cell<bool>,
     /// What is in `output` is not to wait for more of it, should the session have to wait for something: it ends in a
@@ -278,6 +308,7 @@ impl Connection {
         let control = shared.register_session(wake.clone(), Arc::new(wake.attention()), socket.ends());
         connection_log::received(&shared, &control);
         let peer_user_id = Cell::new(socket.peer_user_id());
+        let console_database = socket.console_database();
         let limit_nanos =
             shared.instance.cluster.settings().number("authentication_timeout").max(1) as u64 * 1_000_000_000;
         control.idle_deadline_nanos.store(process_monotonic_nanos() + limit_nanos, Ordering::Relaxed);
@@ -296,6 +327,7 @@ impl Connection {
                 admitted: Cell::new(false),
                 message_bytes_max: Cell::new(STRANGERS_MESSAGE_BYTES_MAX),
                 peer_user_id,
+                console_database,
                 in_block: Cell::new(false),
                 is_urgent: Cell::new(false),
                 slice_nanos: Cell::new(TIME_SLICE_NANOS),
