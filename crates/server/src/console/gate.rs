@@ -133,7 +133,7 @@ fn refusal(e: &ClientError) -> HttpResponse {
     match e {
         // Class 28: invalid authorization. Who was asked for a password and had none is told so by our own client.
         ClientError::Server(e) if e.code.starts_with("28") => HttpResponse::who_are_you(&e.message),
-        ClientError::Io(e) if e.kind() != io::ErrorKind::TimedOut => {
+        ClientError::Io(e) if !matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
             HttpResponse::who_are_you("a name and a password are needed")
         }
         e => HttpResponse::text(503, e.to_string()),

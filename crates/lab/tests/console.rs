@@ -1,0 +1,229 @@
+//! The console from outside: who gets in, what is there, and that it shows what happens.
+
+use kilndb_lab::client::Client;
+use kilndb_lab::guard::SetAtEnd;
+use kilndb_lab::process::{self, Server, TempDir};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+struct ConsoleServer {
+    server: Server,
+    folder: TempDir,
+    place: String,
+}
+
+/// An answer of HTTP.
+struct Reply {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl ConsoleServer {
+    fn start() -> ConsoleServer {
+        let port = process::free_port().expect("a free port");
+        ConsoleServer::start_at(|_| format!("127.0.0.1:{port}"))
+    }
+    fn start_at(place: impl FnOnce(&TempDir) -> String) -> ConsoleServer {
+        let folder = TempDir::new("console").expect("a folder");
+        let place = place(&folder);
+        let port = process::free_port().expect("a free port");
+        let listen = format!("console_listen={place}");
+        let server = process::start_kilndb(&folder.path().join("data"), port, &[&listen]).expect("the server starts");
+        ConsoleServer { server, folder, place }
+    }
+    fn client(&self) -> Client {
+        Client::connect(self.server.address(), "postgres").expect("a connection")
+    }
+    /// The lines of pg_hba.conf from now on; others go on to be let in from this machine.
+    fn set_rules(&self, lines: &str) {
+        let path = self.folder.path().join("data/pg_hba.conf");
+        std::fs::write(path, format!("{lines}\nhost postgres all 127.0.0.1/32 trust\n")).expect("a file");
+        self.client().query("select pg_reload_conf()").expect("it reloads");
+    }
+    fn get(&self, path: &str) -> Reply {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.place))
+    }
+    /// `who`: a name and a password as Basic authentication has them.
+    fn get_as(&self, path: &str, who: &str) -> Reply {
+        let who = base64_of(who);
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Basic {who}\r\n", self.place);
+        self.ask(&format!("{head}Connection: close\r\n\r\n"))
+    }
+    fn ask(&self, request: &str) -> Reply {
+        match self.place.starts_with('/') {
+            true => talk(UnixStream::connect(&self.place).expect("a connection"), request),
+            false => talk(TcpStream::connect(&self.place).expect("a connection"), request),
+        }
+    }
+}
+
+fn talk(mut stream: impl Read + Write, request: &str) -> Reply {
+    stream.write_all(request.as_bytes()).expect("it is sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer of HTTP: {text:?}"));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    Reply { status, head: head.to_string(), body: body.to_string() }
+}
+
+fn base64_of(text: &str) -> String {
+    use base64::Engine;
+    base64::prelude::BASE64_STANDARD.encode(text)
+}
+
+fn json(reply: &Reply) -> serde_json::Value {
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    serde_json::from_str(&reply.body).unwrap_or_else(|e| panic!("{e}: {}", reply.body))
+}
+
+/// The value of a metric whose name and labels are `name`.
+fn metric(text: &str, name: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[test]
+fn there_is_a_page_and_whether_the_server_is_well() {
+    let server = ConsoleServer::start();
+    for path in ["/health", "/ready"] {
+        let reply = server.get(path);
+        assert_eq!((reply.status, reply.body.as_str()), (200, "ok\n"), "{path}");
+    }
+    let page = server.get("/");
+    assert!(page.status == 200 && page.body.contains("<title>KilnDB console</title>"), "{}", page.head);
+    assert!(page.head.contains("Content-Security-Policy: default-src 'none'"), "{}", page.head);
+    assert_eq!(server.get("/nothing").status, 404);
+    let post = format!("POST / HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.place);
+    assert_eq!(server.ask(&post).status, 405);
+    assert_eq!(server.ask("nonsense\r\n\r\n").status, 400);
+    // No name of somebody else's page leads here without a password.
+    let other = "GET /data.json HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    assert_eq!(server.ask(other).status, 403);
+}
+
+#[test]
+fn a_hot_row_is_seen_within_two_seconds() {
+    let server = ConsoleServer::start();
+    server.client().query("create table seat (id int primary key, taken int)").expect("a table");
+    server.client().query("insert into seat select n, 0 from generate_series(1, 50) n").expect("rows");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = SetAtEnd(&is_over);
+        let began = Instant::now();
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = server.client();
+                while !is_over.load(Ordering::Relaxed) {
+                    client.query("update seat set taken = taken + 1 where id = 42").expect("an update");
+                }
+            });
+        }
+        let seen = loop {
+            let data = json(&server.get("/data.json"));
+            let rows = data["hot_rows"]["rows"].as_array().expect("rows").clone();
+            if let Some(row) = rows.iter().find(|row| row[0] == "public.seat") {
+                break row.clone();
+            }
+            assert!(began.elapsed() < Duration::from_secs(2), "it is not seen: {data}");
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        assert_eq!(seen[5], "42", "its key: {seen}");
+    });
+}
+
+#[test]
+fn who_waits_for_whom_is_shown() {
+    let server = ConsoleServer::start();
+    let (mut holder, mut waiter) = (server.client(), server.client());
+    holder.query("create table seat (id int primary key, taken int); insert into seat values (1, 0)").expect("a table");
+    holder.query("begin; update seat set taken = 1").expect("it is held");
+    waiter.send("update seat set taken = 2").expect("it is sent");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let (lock, hot) = loop {
+        let data = json(&server.get("/data.json"));
+        for (name, answer) in data.as_object().expect("an object") {
+            assert!(answer.get("problem").is_none(), "{name}: {answer}");
+        }
+        let row = |name: &str| data[name]["rows"].get(0).cloned();
+        if let (Some(lock), Some(hot)) = (row("locks"), row("hot_rows")) {
+            break (lock, hot);
+        }
+        assert!(Instant::now() < deadline, "{data}");
+    };
+    assert_eq!(lock[5], "update seat set taken = 2");
+    assert_eq!((&hot[0], &hot[3], &hot[5]), (&"public.seat".into(), &"1".into(), &"1".into()));
+    let waits_for = lock[1].as_str().expect("a list").trim_matches(['{', '}']).to_string();
+    assert_eq!(hot[4].as_str(), Some(waits_for.as_str()), "who holds it");
+    holder.query("commit").expect("it ends");
+    waiter.answers().expect("it goes on");
+}
+
+#[test]
+fn the_rules_of_pg_hba_decide() {
+    let server = ConsoleServer::start();
+    let mut admin = server.client();
+    admin.query("create role watcher login password 'secret'").expect("a role");
+    admin.query("create role all_seeing login password 'secret' in role pg_monitor").expect("a role");
+    admin.query("create database shop").expect("a database");
+    server.set_rules("host kiln_console all 127.0.0.1/32 scram-sha-256");
+    for reply in [server.get("/"), server.get_as("/", "watcher:wrong"), server.get_as("/metrics", "nobody:secret")] {
+        assert_eq!(reply.status, 401, "{}", reply.body);
+        assert!(reply.head.contains("WWW-Authenticate: Basic realm=\"kiln_console\""), "{}", reply.head);
+        assert!(!reply.body.contains("commits"), "{}", reply.body);
+    }
+    assert_eq!(server.get("/health").status, 200, "nobody needs a name for it");
+    assert_eq!(server.get_as("/", "watcher:secret").status, 200);
+    // Each sees what it has a right to see.
+    admin.query("select 'planted' from pg_sleep(0)").expect("a statement");
+    let statements = |who: &str| json(&server.get_as("/data.json", who))["snapshots"].to_string();
+    admin.query("begin; select 'planted'").expect("a transaction");
+    assert!(!statements("watcher:secret").contains("planted"));
+    assert!(statements("all_seeing:secret").contains("planted"));
+    admin.query("rollback").expect("it ends");
+    // Another database than the first; one that is not there; and no way to the console's name but through the console.
+    let in_shop = json(&server.get_as("/data.json?database=shop", "watcher:secret"));
+    assert_eq!(in_shop["server"]["rows"][0][3], "watcher");
+    assert_eq!(server.get_as("/data.json?database=nowhere", "watcher:secret").status, 503);
+    assert!(Client::connect(server.server.address(), "kiln_console").is_err());
+}
+
+#[test]
+fn metrics_are_what_prometheus_reads() {
+    let server = ConsoleServer::start();
+    let mut client = server.client();
+    client.query("create table t (a int)").expect("a table");
+    let before = server.get("/metrics");
+    assert!(before.head.contains("text/plain; version=0.0.4"), "{}", before.head);
+    for line in before.body.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+        assert!(name.starts_with("kilndb_") && value.parse::<f64>().is_ok(), "{line}");
+    }
+    assert_eq!(metric(&before.body, "kilndb_up"), Some(1.0));
+    assert_eq!(metric(&before.body, "kilndb_console_failed_metrics"), Some(0.0));
+    for _ in 0..10 {
+        client.query("insert into t values (1)").expect("a row");
+    }
+    drop(client);
+    // Counters of a session come when it has ended, at the latest.
+    let rows = "kilndb_rows_changed_total{database=\"postgres\",change=\"insert\"}";
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while metric(&server.get("/metrics").body, rows) < metric(&before.body, rows).map(|n| n + 10.0) {
+        assert!(Instant::now() < deadline, "{}", server.get("/metrics").body);
+    }
+}
+
+#[test]
+fn a_unix_socket_has_a_user_at_its_end() {
+    let server = ConsoleServer::start_at(|folder| folder.path().join("console.socket").display().to_string());
+    // SAFETY: no arguments, cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let map = if is_root { "both root postgres" } else { "both /^(.*)$ postgres" };
+    std::fs::write(server.folder.path().join("data/pg_ident.conf"), format!("{map}\n")).expect("a file");
+    server.set_rules("local kiln_console all peer map=both");
+    assert_eq!(server.get("/data.json").status, 200);
+    server.set_rules("local kiln_console all reject");
+    assert_eq!(server.get("/data.json").status, 401);
+}
