@@ -32,6 +32,9 @@ pub struct MachineFacts {
     pub cores: usize,
     pub memory_bytes: u64,
     pub kernel: String,
+    /// Transactions of one statement a second that the driver gets from a server which does nothing but answer: what is left to win.
+    #[serde(default)]
+    pub wire_limit: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use kilndb_lab::client::Client;
 use kilndb_lab::process::{self, Server, TempDir};
-use kilndb_lab::results::LabResults;
+use kilndb_lab::results::{LabResults, RunResults};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -199,4 +199,30 @@ fn results_are_not_overwritten_without_being_asked_to() {
     let third = run(&experiment, &out, &[&target], &["--rounds", "2", "--overwrite"]);
     assert_eq!(first.experiments[0].cells[0].runs.len(), 1);
     assert_eq!(results(&third, &out).experiments[0].cells[0].runs.len(), 2);
+}
+
+/// What the script waits for makes the rate, so that a busy machine does not.
+#[test]
+fn the_driver_and_pgbench_agree() {
+    let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    let experiment = experiment(folder.path(), ONE_VARIANT);
+    let script = "\\set id random(1, :rows)\n\\sleep 20 ms\nupdate counter set n = n + 1 where id = :id;\n";
+    std::fs::write(experiment.join("count.sql"), script).expect("a file");
+    let target = format!("here={}", server.uri());
+    let [own, pgbench] = ["lab", "pgbench"].map(|driver| {
+        let out = folder.path().join(driver);
+        let more = ["--rounds", "1", "--seconds", "3", "--driver", driver];
+        let results = results(&run(&experiment, &out, &[&target], &more), &out);
+        let cell = &results.experiments[0].cells[0];
+        assert_eq!(cell.problem, None);
+        cell.runs[0].clone()
+    });
+    for run in [&own, &pgbench] {
+        assert_eq!(run.changed_rows, run.transactions, "{run:?}");
+    }
+    let apart = |a: f64, b: f64| (a / b).ln().abs();
+    let rate = |run: &RunResults| run.transactions as f64 / run.elapsed_s;
+    assert!(apart(rate(&own), rate(&pgbench)) < 0.1, "{} and {} a second", rate(&own), rate(&pgbench));
+    let median = |run: &RunResults| run.percentile_us(50.0).expect("a median") as f64;
+    assert!(apart(median(&own), median(&pgbench)) < 0.1, "{} and {} us", median(&own), median(&pgbench));
 }

@@ -14,6 +14,7 @@ mod progress;
 mod rate_search;
 mod session;
 mod stop;
+mod wire_limit;
 
 pub use stop::{StopWatch, is_stopped};
 
@@ -59,6 +60,8 @@ pub fn run(
     options: &LabOptions,
     (command, folder): (String, &Path),
 ) -> Result<LabResults, String> {
+    let mut progress = LabProgress::new();
+    targets.iter().for_each(Target::pause);
     let mut results = LabResults {
         began: now(),
         command,
@@ -66,8 +69,6 @@ pub fn run(
         targets: targets.iter().map(|target| target.facts.clone()).collect(),
         experiments: Vec::new(),
     };
-    let mut progress = LabProgress::new();
-    targets.iter().for_each(Target::pause);
     for experiment in experiments {
         if is_stopped() {
             break;
@@ -207,5 +208,6 @@ fn machine() -> MachineFacts {
         cores: std::thread::available_parallelism().map_or(0, |n| n.get()),
         memory_bytes: kilobytes * 1024,
         kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string(),
+        wire_limit: wire_limit::measure().ok(),
     }
 }
