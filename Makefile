@@ -11,7 +11,7 @@ SETUP = ./scripts/setup.sh
 flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
 upper = $(shell echo $(1) | tr a-z A-Z)
 
-.PHONY: run build test test-postgres test-clients differential memory conformance crash power history simulate runaway bench
+.PHONY: run build test test-postgres test-clients differential memory conformance crash power history simulate runaway bench lab
 
 run: build
 	@./scripts/client-hint.sh
@@ -114,3 +114,10 @@ bench: build
 	$(SETUP) build test $(if $(BEFORE),,postgres)
 	cargo build --release --locked -p kilndb-lab
 	$${CARGO_TARGET_DIR:-./target}/release/kilndb-lab bench $(foreach option,before parts pairs duration scale rows tpch films warehouses terminals only turns,$(call flag,$(option)))
+
+# The documents' experiments and the queue beside a held snapshot on this build and on PostgreSQL 18, and the report: LAB_SECONDS= and
+# LAB_ROUNDS= for longer ones, OUT= for another folder.
+lab: build
+	$(SETUP) build test postgres
+	$${CARGO_TARGET_DIR:-target}/release/kilndb lab run documents --seconds $(or $(LAB_SECONDS),2) --rounds $(or $(LAB_ROUNDS),3) \
+		--out $(or $(OUT),lab-results) --overwrite

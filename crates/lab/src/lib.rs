@@ -8,6 +8,7 @@
 pub mod both;
 pub mod canned;
 pub mod client;
+pub mod command;
 pub mod conversation;
 pub mod driver;
 pub mod experiment;
@@ -17,7 +18,10 @@ pub mod postgres;
 pub mod process;
 pub mod proof;
 pub mod random;
+pub mod results;
+pub mod run;
 pub mod script;
 pub mod slt;
 pub mod suite;
+pub mod target;
 pub mod tpcc;

@@ -3,6 +3,7 @@
 use kilndb_lab::client::Address;
 use kilndb_lab::driver::{self, LoadLength, LoadPlan, LoadProtocol};
 use kilndb_lab::script::{Script, VariableNames};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -21,6 +22,8 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         rate: None,
         tries: 1,
         seed: 1,
+        session: String::new(),
+        ended: Arc::default(),
     };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {

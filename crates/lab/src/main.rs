@@ -13,6 +13,7 @@ Usage:
   kilndb-lab load [--host HOST] [--port N] [--user NAME] [--database NAME] [--clients N] [--threads N] [--seconds N]
                   [--rate N] [--tries N] [--protocol simple|extended|prepared] [--define NAME=VALUE] SCRIPT...
   kilndb-lab canned SOCKET
+  kilndb-lab lab ...
 
 bench    KilnDB against PostgreSQL and the wire limit, or against another build of KilnDB (--before), in turns; prints a
          table with the 95 % confidence interval of each row's ratio, and fails if a row is slower
@@ -21,6 +22,7 @@ bench    KilnDB against PostgreSQL and the wire limit, or against another build 
          TPC-H among them; joins: estimates and plans of joins; execution: statements over much data, of which --only
          names some rows, as ratios of PostgreSQL's time with bounds
 load     runs pgbench's scripts against a server, and tells transactions, rows and latencies
+lab      `kilndb lab`, from the library that the server's program has it from
 canned   the wire limit alone: a server that answers every message with prepared bytes
 ";
 
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let done = match arguments.first().map(String::as_str) {
         Some("bench") => bench::run(&arguments[1..]),
         Some("load") => load_command::run(&arguments[1..]),
+        Some("lab") => kilndb_lab::command::run(&arguments[1..]),
         Some("canned") => match arguments.get(1) {
             Some(socket) => kilndb_lab::canned::serve(socket.as_ref()).map_err(|e| e.to_string()),
             None => Err("canned needs the path of a socket".into()),

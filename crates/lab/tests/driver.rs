@@ -25,6 +25,8 @@ fn plan(address: &Address, scripts: &[&str]) -> LoadPlan {
         rate: None,
         tries: 1,
         seed: 7,
+        session: String::new(),
+        ended: Default::default(),
     }
 }
 

@@ -14,6 +14,7 @@ Usage:
   kilndb serve -D DIR [-h HOST] [-p PORT] [-k SOCKET_DIR] [-c NAME=VALUE]... [--accept-lost-log]
   kilndb check -D DIR
   kilndb inspect relations|log|page|tree|undo -D DIR [...]
+  kilndb lab list|run|report|compare [...]
   kilndb --version
   kilndb --help
 
@@ -49,6 +50,9 @@ inspect shows a structure of a cluster that no server has open in words, and wri
                                       an index: levels, nodes, how full they are, keys
   inspect undo -D DIR RELATION BLOCK SLOT
                                       the versions of a row
+
+lab     runs experiments on this and other servers side by side, and reports which choice is the fast one:
+        \"kilndb lab help\" says more
 ";
 
 /// The word for an engine that a supervisor starts.
@@ -126,6 +130,8 @@ pub enum Command {
         data_dir: PathBuf,
         what: inspect::InspectedPart,
     },
+    /// The lab reads its own arguments.
+    Lab(Vec<String>),
 }
 
 pub fn parse(arguments: &[String]) -> Result<Command, String> {
@@ -146,6 +152,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             let (data_dir, what) = inspect::parse(&arguments[1..])?;
             Ok(Command::Inspect { data_dir, what })
         }
+        Some("lab") => Ok(Command::Lab(arguments[1..].to_vec())),
         Some(other) => Err(format!("unknown command \"{other}\"")),
     }
 }

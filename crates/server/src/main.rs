@@ -79,6 +79,15 @@ fn main() -> ExitCode {
         Ok(cli::Command::Check { data_dir }) => return check::check(&data_dir).unwrap_or_else(|e| failed(&e)),
         Ok(cli::Command::Init(options)) => init::init(options),
         Ok(cli::Command::Inspect { data_dir, what }) => inspect::run(&data_dir, &what),
+        Ok(cli::Command::Lab(arguments)) => {
+            return kilndb_lab::command::run(&arguments).map_or_else(
+                |message| {
+                    eprintln!("kilndb: {message}");
+                    ExitCode::FAILURE
+                },
+                |()| ExitCode::SUCCESS,
+            );
+        }
         Err(message) => {
             eprintln!("kilndb: {message}\nTry \"kilndb --help\" for more information.");
             return ExitCode::from(2);

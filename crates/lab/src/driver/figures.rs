@@ -29,6 +29,9 @@ impl SecondFigures {
     pub fn percentile_us(&self, percent: f64) -> u64 {
         self.latencies.value_at_percentile(percent)
     }
+    pub fn mean_us(&self) -> f64 {
+        self.latencies.mean()
+    }
     fn add(&mut self, other: &SecondFigures) {
         self.transactions += other.transactions;
         self.changed_rows += other.changed_rows;
@@ -36,6 +39,14 @@ impl SecondFigures {
         // Both have the same bounds.
         let _ = self.latencies.add(&other.latencies);
     }
+}
+
+/// A statement of a script, in all transactions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StatementFigures {
+    pub count: u64,
+    /// From sending it to its last reply.
+    pub time: Duration,
 }
 
 /// A whole run, or a thread's part of it.
@@ -49,6 +60,8 @@ pub struct LoadFigures {
     pub first_error: Option<String>,
     /// From when the clients began to when the last one ended.
     pub elapsed: Duration,
+    /// By script and command. Statements of pipelines have no time of their own.
+    pub statements: Vec<Vec<StatementFigures>>,
 }
 
 /// A transaction that has ended.
@@ -90,6 +103,28 @@ impl LoadFigures {
         }
         self.first_error = self.first_error.take().or(other.first_error);
         self.elapsed = self.elapsed.max(other.elapsed);
+        for (script, statements) in other.statements.into_iter().enumerate() {
+            for (command, figures) in statements.into_iter().enumerate().filter(|(_, figures)| figures.count > 0) {
+                let sum = self.statement(script, command);
+                sum.count += figures.count;
+                sum.time += figures.time;
+            }
+        }
+    }
+    fn statement(&mut self, script: usize, command: usize) -> &mut StatementFigures {
+        if self.statements.len() <= script {
+            self.statements.resize_with(script + 1, Vec::new);
+        }
+        let statements = &mut self.statements[script];
+        if statements.len() <= command {
+            statements.resize_with(command + 1, StatementFigures::default);
+        }
+        &mut statements[command]
+    }
+    pub(super) fn statement_ended(&mut self, (script, command): (usize, usize), time: Duration) {
+        let figures = self.statement(script, command);
+        figures.count += 1;
+        figures.time += time;
     }
 
     pub fn transactions(&self) -> u64 {
@@ -106,8 +141,12 @@ impl LoadFigures {
     }
     /// The latency that so many percent of all transactions kept within.
     pub fn percentile_us(&self, percent: f64) -> u64 {
+        self.all_seconds().percentile_us(percent)
+    }
+    /// What all seconds come to, with their latencies together.
+    pub fn all_seconds(&self) -> SecondFigures {
         let mut all = SecondFigures::default();
         self.seconds.iter().for_each(|second| all.add(second));
-        all.percentile_us(percent)
+        all
     }
 }

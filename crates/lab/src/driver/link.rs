@@ -1,7 +1,7 @@
 //! A client's connection: messages out, replies in, without waiting for either.
 
 use super::LoadPlan;
-use crate::client::{Address, Client, ClientError, Proof};
+use crate::client::{Client, ClientError, Proof};
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use std::io::{self, ErrorKind, Read, Write};
@@ -56,7 +56,7 @@ pub(super) struct Reply<'r> {
 impl LoadLink {
     /// Connects and logs in, which waits.
     pub fn open(plan: &LoadPlan) -> Result<LoadLink, String> {
-        let socket = connect(&plan.address, &plan.database, plan.password.as_deref()).map_err(|e| e.to_string())?;
+        let socket = connect(plan).map_err(|e| e.to_string())?;
         let (output, input) = (Vec::new(), Vec::new());
         Ok(LoadLink { socket, output, written: 0, input, taken: 0, waits_for_room: false })
     }
@@ -127,20 +127,31 @@ impl LoadLink {
     }
 }
 
-fn connect(address: &Address, database: &str, password: Option<&str>) -> Result<Socket, ClientError> {
-    let proof = || Proof { password: password.map(str::to_string), ..Proof::default() };
+fn connect(plan: &LoadPlan) -> Result<Socket, ClientError> {
+    let address = &plan.address;
     if address.host.starts_with('/') {
         let path = format!("{}/.s.PGSQL.{}", address.host, address.port);
         let stream = std::os::unix::net::UnixStream::connect(path)?;
         stream.set_read_timeout(Some(LOGIN_MAX))?;
-        Client::over_with(stream.try_clone()?, &address.user, database, proof())?.hand_over();
+        begin_session(stream.try_clone()?, plan)?;
         stream.set_nonblocking(true)?;
         return Ok(Socket::Unix(mio::net::UnixStream::from_std(stream)));
     }
     let stream = std::net::TcpStream::connect((address.host.as_str(), address.port))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(LOGIN_MAX))?;
-    Client::over_with(stream.try_clone()?, &address.user, database, proof())?.hand_over();
+    begin_session(stream.try_clone()?, plan)?;
     stream.set_nonblocking(true)?;
     Ok(Socket::Tcp(mio::net::TcpStream::from_std(stream)))
+}
+
+/// Logs in and says what a session begins with.
+fn begin_session(stream: impl Read + Write + Send + 'static, plan: &LoadPlan) -> Result<(), ClientError> {
+    let proof = Proof { password: plan.password.clone(), ..Proof::default() };
+    let mut client = Client::over_with(stream, &plan.address.user, &plan.database, proof)?;
+    if !plan.session.is_empty() {
+        client.query(&plan.session)?;
+    }
+    client.hand_over();
+    Ok(())
 }

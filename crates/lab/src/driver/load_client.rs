@@ -8,6 +8,7 @@ use crate::script::{
     ScriptEnvironment, ScriptRandom, ScriptStep, ShellWord, SleepTime, SqlResults, SqlText, VariableNames, Variables,
 };
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// What a client is about.
@@ -38,6 +39,9 @@ pub(super) struct ThreadShare<'t> {
     pub random: ScriptRandom,
     /// Room for a statement's text.
     pub text: String,
+    /// Of the transactions that have ended, how many the plan's counter knows.
+    pub shown: u64,
+    pub ended: u64,
 }
 
 impl ThreadShare<'_> {
@@ -51,6 +55,14 @@ impl ThreadShare<'_> {
     fn at(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.began)
     }
+    /// Tells the plan's counter what has ended, once in a turn of the thread's loop: threads that counted each transaction there
+    /// would wait for each other.
+    pub fn show_ended(&mut self) {
+        let new = self.ended - std::mem::replace(&mut self.shown, self.ended);
+        if new > 0 {
+            self.plan.ended.fetch_add(new, Ordering::Relaxed);
+        }
+    }
 }
 
 pub(super) struct LoadClient {
@@ -63,6 +75,8 @@ pub(super) struct LoadClient {
     parsed: Vec<Vec<bool>>,
     script: usize,
     at: usize,
+    /// When the statement that is waited for was sent. None: it is part of a pipeline.
+    sent: Option<Instant>,
     transactions: u64,
     transaction: RunningTransaction,
     is_in_pipeline: bool,
@@ -118,6 +132,7 @@ impl LoadClient {
             parsed: plan.scripts.iter().map(|(script, _)| vec![false; script.commands.len()]).collect(),
             script: 0,
             at: 0,
+            sent: None,
             transactions: 0,
             transaction: RunningTransaction { began, changed_rows: 0, tries: 0, variables_before: None, failure: None },
             is_in_pipeline: false,
@@ -147,7 +162,13 @@ impl LoadClient {
                 ClientState::Running => self.command(share),
                 ClientState::Waiting | ClientState::RollingBack if self.outstanding > 0 => return,
                 ClientState::Waiting if self.transaction.failure.is_some() => self.fail(share),
-                ClientState::Waiting => self.state = ClientState::Running,
+                ClientState::Waiting => {
+                    if let Some(sent) = self.sent.take() {
+                        let time = now.saturating_duration_since(sent);
+                        share.figures.statement_ended((self.script, self.at - 1), time);
+                    }
+                    self.state = ClientState::Running;
+                }
                 ClientState::RollingBack => self.try_again(),
                 ClientState::Ended => return,
             }
@@ -253,13 +274,7 @@ impl LoadClient {
     }
 
     fn sleep(&mut self, time: &SleepTime, names: &VariableNames) -> Result<(), String> {
-        let time = match time {
-            SleepTime::Always(time) => *time,
-            SleepTime::OfVariable { variable, unit } => {
-                let count = self.variables.value(*variable, names)?.to_int()?;
-                *unit * u32::try_from(count.max(0)).unwrap_or(u32::MAX)
-            }
-        };
+        let time = time.length(&self.variables, names)?;
         self.state = ClientState::Sleeping(Instant::now() + time);
         Ok(())
     }
@@ -333,6 +348,7 @@ impl LoadClient {
                 self.sync();
             }
             self.state = ClientState::Waiting;
+            self.sent = Some(Instant::now());
         }
         Ok(())
     }
@@ -418,6 +434,7 @@ impl LoadClient {
         let latency = now.saturating_duration_since(self.transaction.began);
         let ended = EndedTransaction { at: share.at(now), latency, changed_rows: self.transaction.changed_rows };
         share.figures.ended(&ended);
+        share.ended += 1;
         self.transactions += 1;
         self.state = ClientState::Between;
     }
@@ -426,6 +443,7 @@ impl LoadClient {
     fn fail(&mut self, share: &mut ThreadShare<'_>) {
         let transaction = &mut self.transaction;
         let Some((sqlstate, message)) = transaction.failure.take() else { return };
+        self.sent = None;
         let is_of_others = matches!(sqlstate.as_str(), "40001" | "40P01");
         match is_of_others && transaction.tries < share.plan.tries {
             true => {

@@ -13,14 +13,17 @@
 mod figures;
 mod link;
 mod load_client;
+mod pgbench;
 mod thread;
 
-pub use figures::{LoadFigures, SecondFigures};
+pub use figures::{LoadFigures, SecondFigures, StatementFigures};
+pub use pgbench::run_pgbench;
 
 use crate::client::Address;
 use crate::script::{Script, VariableNames};
 use serde::Deserialize;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 /// How statements are sent.
@@ -63,14 +66,26 @@ pub struct LoadPlan {
     /// How often a transaction is tried that has failed because of others (40001, 40P01).
     pub tries: u32,
     pub seed: u64,
+    /// What each client says once it has connected, before the clock runs; empty: nothing.
+    pub session: String,
+    /// Transactions that have ended so far, for whoever looks on.
+    pub ended: Arc<AtomicU64>,
+}
+
+/// What the threads of a load know of each other.
+struct LoadStart {
+    /// Where each waits for all others' clients to be connected.
+    ready: Barrier,
+    /// A client has not got its connection: nobody begins.
+    has_failed: AtomicBool,
 }
 
 /// Runs a load to its end. Errors: a client could not connect, or a thread has failed.
 pub fn run(plan: &LoadPlan) -> Result<LoadFigures, String> {
     let threads = plan.threads.clamp(1, plan.clients.max(1));
-    let ready = &Barrier::new(threads);
+    let start = &LoadStart { ready: Barrier::new(threads), has_failed: AtomicBool::new(false) };
     std::thread::scope(|scope| {
-        let run_one = |number: usize| scope.spawn(move || thread::run(plan, (number, threads), ready));
+        let run_one = |number: usize| scope.spawn(move || thread::run(plan, (number, threads), start));
         let all: Vec<_> = (0..threads).map(run_one).collect();
         let mut figures = LoadFigures::default();
         let mut failed = None;

@@ -2,12 +2,12 @@
 
 use super::link::LoadLink;
 use super::load_client::{ClientState, LoadClient, ThreadShare};
-use super::{LoadFigures, LoadLength, LoadPlan};
+use super::{LoadFigures, LoadLength, LoadPlan, LoadStart};
 use crate::script::ScriptRandom;
 use mio::{Events, Poll, Token};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Barrier;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Events that are taken at once, and bytes.
@@ -15,12 +15,22 @@ const EVENTS: usize = 1024;
 const READ_BYTES: usize = 64 * 1024;
 
 /// Runs the clients with the numbers `number`, `number + threads` and so on to their end.
-pub(super) fn run(plan: &LoadPlan, (number, threads): (usize, usize), ready: &Barrier) -> Result<LoadFigures, String> {
+pub(super) fn run(
+    plan: &LoadPlan,
+    (number, threads): (usize, usize),
+    start: &LoadStart,
+) -> Result<LoadFigures, String> {
     let mut poll = Poll::new().map_err(|e| e.to_string())?;
     let connected = connect(plan, (number, threads), &poll);
+    if connected.is_err() {
+        start.has_failed.store(true, Ordering::SeqCst);
+    }
     // The others wait for all, whatever has happened.
-    ready.wait();
+    start.ready.wait();
     let mut clients = connected?;
+    if start.has_failed.load(Ordering::SeqCst) {
+        return Ok(LoadFigures::default());
+    }
     let began = Instant::now();
     let ends = match plan.length {
         LoadLength::After(time) => Some(began + time),
@@ -34,6 +44,8 @@ pub(super) fn run(plan: &LoadPlan, (number, threads): (usize, usize), ready: &Ba
         next_due: began,
         random: ScriptRandom::of_seed(plan.seed ^ (number as u64) << 32),
         text: String::new(),
+        shown: 0,
+        ended: 0,
     };
     let mut clocks: BinaryHeap<Reverse<(Instant, usize)>> = BinaryHeap::new();
     let mut left = clients.len();
@@ -44,6 +56,7 @@ pub(super) fn run(plan: &LoadPlan, (number, threads): (usize, usize), ready: &Ba
         for at in go_on.drain(..) {
             left -= usize::from(step(&mut clients[at], at, &mut share, &mut clocks, &poll));
         }
+        share.show_ended();
         if left == 0 {
             break;
         }

@@ -3,135 +3,85 @@
 //!
 //! Errors name the file, and the line where TOML knows it, so that whoever writes a folder of his own finds what is wrong.
 //!
+//! The experiments of the repository are part of the program; a user's own folders are read where they are. Both work the same way.
+//!
 //! Must not know: servers, and how loads are run.
 
-use crate::driver::LoadProtocol;
+mod file;
+
+pub use file::*;
+
 use crate::script::{Script, VariableNames};
-use serde::Deserialize;
+use include_dir::{Dir, include_dir};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// What a folder says.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ExperimentFile {
-    pub title: String,
-    /// What somebody who runs it wants to know.
-    pub question: String,
-    pub load: LoadSection,
-    #[serde(default)]
-    pub setup: SetupSection,
-    #[serde(default)]
-    pub measure: MeasureSection,
-    pub variants: Vec<Variant>,
-    #[serde(default)]
-    pub checks: Vec<Check>,
-    /// What others have measured, to be shown beside.
-    #[serde(default)]
-    pub figures: Vec<KnownFigures>,
-}
+/// The folders that come with the program.
+static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LoadSection {
-    /// Each number is a run of each variant.
-    pub clients: Vec<usize>,
-    pub seconds: u64,
-    #[serde(default)]
-    pub protocol: LoadProtocol,
-    /// How often a transaction is tried that others have made fail.
-    #[serde(default = "one")]
-    pub tries: u32,
-    /// Transactions a second that are due; without it each begins when the one before has ended.
-    pub rate: Option<f64>,
-}
-
-fn one() -> u32 {
-    1
-}
-
-/// What is there before a variant runs, and what takes it away: files of the folder, or statements.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SetupSection {
-    #[serde(default)]
-    pub sql: Vec<String>,
-    #[serde(default)]
-    pub undo: Vec<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct MeasureSection {
-    /// A query for a number that each row changed moves by one. Without it the command tags are believed.
-    pub changed_rows: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Variant {
-    pub name: String,
-    /// A file of the folder in pgbench's language.
-    pub script: String,
-    /// As [`SetupSection::sql`], of this variant alone, behind that of all.
-    #[serde(default)]
-    pub setup: Vec<String>,
-    /// The rows changed must be as many as the transactions: one that is missing was lost.
-    #[serde(default)]
-    pub every_transaction_changes: bool,
-}
-
-/// A query whose value must be `t` after each run.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Check {
-    pub name: String,
-    pub sql: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct KnownFigures {
-    pub source: String,
-    pub unit: String,
-    /// By the variants' names.
-    pub values: BTreeMap<String, f64>,
-}
+const FILE: &str = "experiment.toml";
 
 /// An experiment that can be run.
 #[derive(Debug)]
 pub struct Experiment {
     /// The folder's name.
     pub name: String,
-    pub folder: PathBuf,
     pub file: ExperimentFile,
+    /// The texts of all files of the folder, by name.
+    texts: BTreeMap<String, String>,
 }
 
 impl Experiment {
     /// Reads a folder, and all that it names.
     pub fn read(folder: &Path) -> Result<Experiment, String> {
-        let path = folder.join("experiment.toml");
-        let shown = path.display().to_string();
-        let text = std::fs::read_to_string(&path).map_err(|e| format!("{shown}: {e}"))?;
-        let file: ExperimentFile = toml::from_str(&text).map_err(|e| format!("{shown}: {e}"))?;
+        let fail = |e: std::io::Error| format!("{}: {e}", folder.display());
+        let mut texts = BTreeMap::new();
+        for entry in std::fs::read_dir(folder).map_err(fail)? {
+            let path = entry.map_err(fail)?.path();
+            // What is not text is none of the experiment's files.
+            if path.is_file()
+                && let Ok(text) = std::fs::read_to_string(&path)
+            {
+                texts.insert(path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text);
+            }
+        }
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let experiment = Experiment { name, folder: folder.to_path_buf(), file };
+        Experiment::of_texts(name, texts, &folder.join(FILE).display().to_string())
+    }
+    /// `shown`: where its TOML file is, for errors.
+    fn of_texts(name: String, texts: BTreeMap<String, String>, shown: &str) -> Result<Experiment, String> {
+        let toml = texts.get(FILE).ok_or_else(|| format!("{shown}: there is no such file"))?;
+        let file: ExperimentFile = toml::from_str(toml).map_err(|e| format!("{shown}: {e}"))?;
+        let experiment = Experiment { name, file, texts };
         experiment.examine().map_err(|e| format!("{shown}: {e}"))?;
         Ok(experiment)
     }
 
-    /// A variant's script, with the numbers of its variables.
-    pub fn script(&self, variant: &Variant) -> Result<(Script, VariableNames), String> {
-        let mut names = VariableNames::default();
-        let script = Script::read(&variant.script, &self.text(&variant.script)?, &mut names)?;
-        Ok((script, names))
+    /// A script of the folder, which shares the numbers of its variables with others.
+    pub fn script(&self, name: &str, names: &mut VariableNames) -> Result<Script, String> {
+        Script::read(name, self.text(name)?, names)
     }
-    /// The statements of a list: a file of the folder, if it is the name of one, or SQL as it stands.
-    pub fn sql(&self, list: &[String]) -> Result<Vec<String>, String> {
-        list.iter().map(|entry| if is_file_name(entry) { self.text(entry) } else { Ok(entry.clone()) }).collect()
+    /// A setup as one script: files of the folder, and statements as they stand.
+    pub fn setup(&self, entries: &[&[String]], names: &mut VariableNames) -> Result<Script, String> {
+        let text = self.setup_text(entries)?;
+        Script::read("setup", &text, names)
     }
-    fn text(&self, name: &str) -> Result<String, String> {
-        std::fs::read_to_string(self.folder.join(name)).map_err(|e| format!("{name}: {e}"))
+    /// The text of a setup, for whoever reads what was done.
+    pub fn setup_text(&self, entries: &[&[String]]) -> Result<String, String> {
+        let mut text = String::new();
+        for entry in entries.iter().copied().flatten() {
+            let piece = if is_file_name(entry) { self.text(entry)? } else { entry.as_str() };
+            text.push_str(piece.trim_end());
+            // A statement needs its end, a comment or a command behind it does not.
+            if !is_file_name(entry) && !piece.trim_end().ends_with(';') {
+                text.push(';');
+            }
+            text.push('\n');
+        }
+        Ok(text)
+    }
+    pub fn text(&self, name: &str) -> Result<&str, String> {
+        self.texts.get(name).map(String::as_str).ok_or_else(|| format!("{name}: there is no such file"))
     }
 
     /// What would only be noticed when a server is there already.
@@ -143,18 +93,24 @@ impl Experiment {
         if file.load.clients.is_empty() || file.load.clients.contains(&0) || file.load.seconds == 0 {
             return Err("load: clients and seconds have to be numbers above zero".into());
         }
+        let names = &mut VariableNames::default();
         for (at, variant) in file.variants.iter().enumerate() {
             if file.variants[..at].iter().any(|other| other.name == variant.name) {
                 return Err(format!("there are two variants {}", variant.name));
             }
-            self.script(variant)?;
-            self.sql(&variant.setup)?;
+            self.script(&variant.script, names)?;
+            self.setup(&[&file.setup.sql, &variant.setup], names)?;
+            if let Some(beside) = &variant.beside {
+                self.script(beside, names)?;
+            }
         }
-        self.sql(&file.setup.sql)?;
-        self.sql(&file.setup.undo)?;
-        let known = |name: &String| file.variants.iter().any(|variant| variant.name == *name);
-        match file.figures.iter().flat_map(|figures| figures.values.keys()).find(|name| !known(name)) {
-            Some(name) => Err(format!("figures: there is no variant {name}")),
+        self.setup(&[&file.setup.each_run], names)?;
+        if let Some(beside) = &file.beside {
+            self.script(&beside.script, names)?;
+        }
+        let mentioned = file.figures.iter().flat_map(|figures| figures.values.keys()).chain(&file.expected);
+        match mentioned.into_iter().find(|name| !file.variants.iter().any(|variant| variant.name == **name)) {
+            Some(name) => Err(format!("there is no variant {name}, which figures or the expected order mention")),
             None => Ok(()),
         }
     }
@@ -164,15 +120,17 @@ fn is_file_name(entry: &str) -> bool {
     entry.ends_with(".sql") && !entry.contains(char::is_whitespace)
 }
 
-/// The experiments in the folders of a folder, by name.
-pub fn read_all(folder: &Path) -> Result<Vec<Experiment>, String> {
-    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+/// The experiments that come with the program, by name.
+pub fn shipped() -> Result<Vec<Experiment>, String> {
     let mut found = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|e| format!("{}: {e}", folder.display()))?.path();
-        if path.join("experiment.toml").is_file() {
-            found.push(Experiment::read(&path)?);
-        }
+    for folder in SHIPPED.dirs() {
+        let name = folder.path().to_string_lossy().into_owned();
+        let named = |file: &include_dir::File<'_>| {
+            let name = file.path().file_name()?.to_string_lossy().into_owned();
+            Some((name, file.contents_utf8()?.to_string()))
+        };
+        let shown = format!("{name}/{FILE}");
+        found.push(Experiment::of_texts(name, folder.files().filter_map(named).collect(), &shown)?);
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
@@ -193,10 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn the_experiments_of_the_repository_can_be_read() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
-        let all = read_all(&folder).expect("they are right");
+    fn the_experiments_that_come_with_the_program_can_be_read() {
+        let all = shipped().expect("they are right");
         assert!(all.iter().any(|experiment| experiment.name == "hot-row"));
+        for experiment in all {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(&experiment.name);
+            let read = Experiment::read(&folder).expect("a folder is read as what comes with the program");
+            assert_eq!(read.texts, experiment.texts, "{}", experiment.name);
+        }
     }
 
     #[test]
@@ -207,7 +169,9 @@ mod tests {
         assert_eq!(with("[[variants]]\nname = 'a'\nscript = 'a.sql'\n"), "");
         for (rest, told) in [
             ("variants = []\n", "there are no variants"),
-            ("[[variants]]\nname = 'a'\nscript = 'b.sql'\n", "b.sql: No such file"),
+            ("expected = ['b']\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n", "there is no variant b"),
+            ("[[variants]]\nname = 'a'\nscript = 'a.sql'\nsetup = ['c.sql']\n", "c.sql: there is no such file"),
+            ("[[variants]]\nname = 'a'\nscript = 'b.sql'\n", "b.sql: there is no such file"),
             ("[[variants]]\nname = 'a'\nscript = 'bad.sql'\n", "bad.sql:1: unexpected end of the expression"),
             ("[[variants]]\nname = 'a'\nscript = 'a.sql'\ncolour = 1\n", "unknown field `colour`"),
             (

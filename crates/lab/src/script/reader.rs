@@ -6,7 +6,7 @@
 
 use super::expression::ScriptExpression;
 use super::sql::{SqlResults, SqlText};
-use super::variables::VariableNames;
+use super::variables::{VariableNames, Variables};
 use std::time::Duration;
 
 /// A script that can be run.
@@ -54,6 +54,19 @@ pub enum SleepTime {
         variable: usize,
         unit: Duration,
     },
+}
+
+impl SleepTime {
+    /// How long it is. Errors: its variable is no number.
+    pub fn length(&self, variables: &Variables, names: &VariableNames) -> Result<Duration, String> {
+        match self {
+            SleepTime::Always(time) => Ok(*time),
+            SleepTime::OfVariable { variable, unit } => {
+                let count = variables.value(*variable, names)?.to_int()?;
+                Ok(unit.saturating_mul(u32::try_from(count.max(0)).unwrap_or(u32::MAX)))
+            }
+        }
+    }
 }
 
 pub enum ShellWord {

@@ -55,6 +55,18 @@ impl SqlText {
     pub fn variables(&self) -> &[usize] {
         &self.variables
     }
+    /// The text as it was read, in one line of at most `chars_max` characters.
+    pub fn in_one_line(&self, names: &VariableNames, chars_max: usize) -> String {
+        let mut text = self.pieces[0].clone();
+        for (variable, piece) in self.variables.iter().zip(&self.pieces[1..]) {
+            text.extend([":", names.name(*variable), piece]);
+        }
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match line.char_indices().nth(chars_max) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line,
+        }
+    }
     /// The text with `$1`, `$2` and so on where the variables stand.
     pub fn with_parameters(&self) -> String {
         let mut text = String::new();

@@ -1,0 +1,220 @@
+//! `kilndb lab`: the command line of the lab.
+//!
+//! Must not know: how experiments are run, and how results are shown.
+
+use crate::experiment::{self, Experiment};
+use crate::results::{LabResults, RESULTS_FILE};
+use crate::run::{self, DriverKind, LabOptions, StopWatch, is_stopped};
+use crate::target::{Target, TargetUri, TemporaryProduct};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+pub const HELP: &str = "\
+Usage:
+  kilndb lab list [FOLDER...]
+  kilndb lab run EXPERIMENT... [--target NAME=URI]... [--clients N,...] [--seconds N] [--rows N] [--rounds N] [--full]
+                 [--search-rate] [--driver lab|pgbench] [--keep] [--overwrite] [--out FOLDER]
+  kilndb lab report FOLDER
+  kilndb lab compare FOLDER FOLDER
+
+list     shows the experiments that come with the program, and those of folders
+run      runs experiments by their names, or folders of your own, or `documents` for those of the documents, or `all`, and
+         writes results.json, results.csv and report.html. Without a target it starts a KilnDB and, if one is installed, a
+         PostgreSQL in temporary folders. On a target that is given it works in schemas of its own, which it drops in the
+         end unless --keep
+report   writes results.csv and report.html of a folder anew
+compare  tells what has changed from one folder's results to another's
+";
+
+/// What `lab` is asked.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    match arguments.split_first() {
+        Some((word, rest)) if word == "list" => list(rest),
+        Some((word, rest)) if word == "run" => run_experiments(rest),
+        Some((word, [folder])) if word == "report" => report(Path::new(folder)),
+        Some((word, [before, after])) if word == "compare" => compare(Path::new(before), Path::new(after)),
+        Some((word, _)) if !matches!(word.as_str(), "help" | "--help" | "-h") => {
+            Err(format!("lab does not know this: {}\n{HELP}", arguments.join(" ")))
+        }
+        _ => {
+            print!("{HELP}");
+            Ok(())
+        }
+    }
+}
+
+fn list(folders: &[String]) -> Result<(), String> {
+    let mut all = experiment::shipped()?;
+    for folder in folders {
+        all.push(Experiment::read(Path::new(folder))?);
+    }
+    let width = all.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
+    for experiment in &all {
+        println!("{:width$}  {}", experiment.name, experiment.file.title);
+        let variants: Vec<&str> = experiment.file.variants.iter().map(|variant| variant.name.as_str()).collect();
+        println!("{:width$}  {}", "", variants.join(", "));
+    }
+    Ok(())
+}
+
+/// What `lab run` is asked.
+struct RunRequest {
+    experiments: Vec<Experiment>,
+    targets: Vec<(String, TargetUri)>,
+    options: LabOptions,
+    folder: Option<PathBuf>,
+    overwrite: bool,
+}
+
+fn run_experiments(arguments: &[String]) -> Result<(), String> {
+    let request = request(arguments)?;
+    let folder = request.folder.clone().unwrap_or_else(|| PathBuf::from("lab-results"));
+    if folder.join(RESULTS_FILE).exists() && !request.overwrite && !may_overwrite(&folder)? {
+        return Err(format!("{} has results already: --overwrite takes their place", folder.display()));
+    }
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    // Thousands of clients need as many descriptors.
+    kilndb_base::env::raise_descriptor_limit();
+    let watch = StopWatch::new();
+    let targets = targets(&request.targets)?;
+    let command = format!("kilndb lab run {}", shown_arguments(arguments));
+    let results = watch
+        .guard(&targets, || run::run(&request.experiments, &targets, &request.options, (command, folder.as_path())))?;
+    if is_stopped() {
+        return Err(format!("stopped; what was measured before is in {}", folder.display()));
+    }
+    show(&results, &folder)
+}
+
+/// Passwords are not for reports.
+fn shown_arguments(arguments: &[String]) -> String {
+    let shown = |argument: &String| match argument.split_once("=postgres") {
+        Some((name, rest)) => match TargetUri::read(&format!("postgres{rest}")) {
+            Ok(uri) => format!("{name}={}", uri.shown()),
+            Err(_) => format!("{name}=…"),
+        },
+        None => argument.clone(),
+    };
+    arguments.iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+fn may_overwrite(folder: &Path) -> Result<bool, String> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    eprint!("{} has results already. Take their place? [y/N] ", folder.display());
+    std::io::stderr().flush().map_err(|e| e.to_string())?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(|e| e.to_string())?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// The targets that are given, or temporary ones.
+fn targets(given: &[(String, TargetUri)]) -> Result<Vec<Target>, String> {
+    if !given.is_empty() {
+        return Ok(given.iter().map(|(name, uri)| Target::given(name, uri.clone())).collect());
+    }
+    let mut targets = vec![Target::temporary(TemporaryProduct::KilnDb)?];
+    match Target::temporary(TemporaryProduct::Postgres) {
+        Ok(target) => targets.push(target),
+        Err(e) => eprintln!("without PostgreSQL: {e}"),
+    }
+    Ok(targets)
+}
+
+fn request(arguments: &[String]) -> Result<RunRequest, String> {
+    let mut request = RunRequest {
+        experiments: Vec::new(),
+        targets: Vec::new(),
+        options: LabOptions {
+            clients: None,
+            seconds: None,
+            rows: None,
+            rounds: 3,
+            full: false,
+            keep: false,
+            search_rate: false,
+            driver: DriverKind::Lab,
+        },
+        folder: None,
+        overwrite: false,
+    };
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        let mut value = || rest.next().ok_or_else(|| format!("{word} needs a value"));
+        match word.as_str() {
+            "--full" => request.options.full = true,
+            "--keep" => request.options.keep = true,
+            "--overwrite" => request.overwrite = true,
+            "--search-rate" => request.options.search_rate = true,
+            "--out" => request.folder = Some(value()?.into()),
+            "--clients" => request.options.clients = Some(numbers(value()?)?),
+            "--seconds" => request.options.seconds = Some(number(value()?)?),
+            "--rows" => request.options.rows = Some(number(value()?)?),
+            "--rounds" => request.options.rounds = number(value()?)? as usize,
+            "--driver" => request.options.driver = driver(value()?)?,
+            "--target" => {
+                let (name, uri) = value()?.split_once('=').ok_or("--target needs NAME=URI")?;
+                if request.targets.iter().any(|(known, _)| known == name) {
+                    return Err(format!("there are two targets {name}"));
+                }
+                request.targets.push((name.to_string(), TargetUri::read(uri)?));
+            }
+            option if option.starts_with("--") => return Err(format!("unknown option {option}")),
+            name => request.experiments.extend(experiments(name)?),
+        }
+    }
+    if request.experiments.is_empty() {
+        return Err("run needs the name of an experiment, or its folder: `kilndb lab list` shows them".into());
+    }
+    Ok(request)
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("{text} is no number above zero"))
+}
+
+fn numbers(text: &str) -> Result<Vec<usize>, String> {
+    text.split(',').map(|text| number(text).map(|number| number as usize)).collect()
+}
+
+fn driver(text: &str) -> Result<DriverKind, String> {
+    match text {
+        "lab" => Ok(DriverKind::Lab),
+        "pgbench" => Ok(DriverKind::Pgbench),
+        _ => Err(format!("there is no driver {text}: lab or pgbench")),
+    }
+}
+
+/// Experiments by a name, or the one of a folder.
+fn experiments(name: &str) -> Result<Vec<Experiment>, String> {
+    let folder = Path::new(name);
+    if name.contains('/') || folder.join("experiment.toml").is_file() {
+        return Experiment::read(folder).map(|experiment| vec![experiment]);
+    }
+    let shipped = experiment::shipped()?;
+    let found: Vec<Experiment> = match name {
+        "all" => shipped,
+        "documents" => shipped.into_iter().filter(|experiment| experiment.file.documents).collect(),
+        _ => shipped.into_iter().filter(|experiment| experiment.name == name).collect(),
+    };
+    match found.is_empty() {
+        true => Err(format!("there is no experiment {name}: `kilndb lab list` shows them")),
+        false => Ok(found),
+    }
+}
+
+fn report(folder: &Path) -> Result<(), String> {
+    show(&LabResults::read(folder)?, folder)
+}
+
+fn show(results: &LabResults, folder: &Path) -> Result<(), String> {
+    println!("{} experiments in {}", results.experiments.len(), folder.display());
+    Ok(())
+}
+
+fn compare(before: &Path, after: &Path) -> Result<(), String> {
+    let _ = (LabResults::read(before)?, LabResults::read(after)?);
+    Err("not yet".into())
+}

@@ -1,0 +1,168 @@
+//! The words of `experiment.toml`.
+//!
+//! 1. A word that is not known is an error: what is misspelt would otherwise be left out without anybody noticing.
+//!
+//! Must not know: what the words are used for.
+
+use crate::driver::LoadProtocol;
+use crate::results::CountedUnit;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// What a folder says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ExperimentFile {
+    pub title: String,
+    /// What somebody who runs it wants to know.
+    pub question: String,
+    #[serde(default = "transactions")]
+    pub count: CountedUnit,
+    /// Variants from the best to the worst, as its writer expects them.
+    #[serde(default)]
+    pub expected: Vec<String>,
+    /// One of the documents' experiments, which `make lab` runs.
+    #[serde(default)]
+    pub documents: bool,
+    pub load: LoadSection,
+    /// Numbers and texts that setups and scripts know by name.
+    #[serde(default)]
+    pub variables: BTreeMap<String, VariableText>,
+    #[serde(default)]
+    pub setup: SetupSection,
+    #[serde(default)]
+    pub measure: MeasureSection,
+    pub beside: Option<BesideSection>,
+    pub variants: Vec<Variant>,
+    #[serde(default)]
+    pub checks: Vec<Check>,
+    /// What others have measured, to be shown beside.
+    #[serde(default)]
+    pub figures: Vec<KnownFigures>,
+}
+
+fn transactions() -> CountedUnit {
+    CountedUnit::Transactions
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LoadSection {
+    /// Each number is a run of each variant.
+    pub clients: Vec<usize>,
+    pub seconds: u64,
+    /// With `--full`.
+    pub full_seconds: Option<u64>,
+    #[serde(default)]
+    pub protocol: LoadProtocol,
+    /// How often a transaction is tried that others have made fail.
+    #[serde(default = "one")]
+    pub tries: u32,
+    /// Transactions a second that are due; without it each begins when the one before has ended.
+    pub rate: Option<f64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// What is there before a variant runs: files of the folder, or statements.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SetupSection {
+    /// Once for each variant and target, in a schema of its own.
+    #[serde(default)]
+    pub sql: Vec<String>,
+    /// Before each run.
+    #[serde(default)]
+    pub each_run: Vec<String>,
+    /// What each client says once it has connected.
+    #[serde(default)]
+    pub session: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct MeasureSection {
+    /// A query for a number that each row changed moves by one. Without it the command tags are believed.
+    pub changed_rows: Option<String>,
+}
+
+/// A session beside the load, from before its beginning to behind its end.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct BesideSection {
+    /// A file of the folder, in the language of scripts.
+    pub script: String,
+    /// It runs again and again, so long after it has ended. Without it: once, and the session stays as it is then.
+    pub every_ms: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Variant {
+    pub name: String,
+    /// What it is, in a few words.
+    #[serde(default)]
+    pub title: String,
+    /// A file of the folder in pgbench's language.
+    pub script: String,
+    /// As those of [`SetupSection`], of this variant alone, behind those of all.
+    #[serde(default)]
+    pub setup: Vec<String>,
+    #[serde(default)]
+    pub session: Vec<String>,
+    /// Instead of what is beside all.
+    pub beside: Option<String>,
+    #[serde(default)]
+    pub variables: BTreeMap<String, VariableText>,
+    /// The rows changed must be as many as the transactions: one that is missing was lost.
+    #[serde(default)]
+    pub every_transaction_changes: bool,
+    /// The products that it is for; empty: all.
+    #[serde(default)]
+    pub only: Vec<ProductName>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ProductName {
+    KilnDb,
+    Postgres,
+}
+
+/// A query whose value must be `t` after each run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Check {
+    pub name: String,
+    pub sql: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct KnownFigures {
+    pub source: String,
+    pub unit: String,
+    /// By the variants' names.
+    pub values: BTreeMap<String, f64>,
+}
+
+/// The value of a variable, as it stands in statements.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum VariableText {
+    Whole(i64),
+    Fraction(f64),
+    Text(String),
+}
+
+impl std::fmt::Display for VariableText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            VariableText::Whole(number) => write!(f, "{number}"),
+            VariableText::Fraction(number) => write!(f, "{number}"),
+            VariableText::Text(text) => f.write_str(text),
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! A variant of an experiment on a target: its schema, its runs and its checks.
+//!
+//! Must not know: other cells.
+
+use super::observer::{self, Observed};
+use super::progress::LabProgress;
+use super::session::ScriptSession;
+use super::{DriverKind, LabOptions};
+use crate::client::Client;
+use crate::driver::{self, LoadFigures, LoadLength, LoadPlan};
+use crate::experiment::{Experiment, ProductName, Variant};
+use crate::results::{
+    CellResults, CountedUnit, LatencyResults, RunResults, SecondResults, ServerUse, StatementResults,
+};
+use crate::script::{Script, ScriptStep, VariableNames};
+use crate::target::{Target, session_name};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// Percentages whose latencies are kept.
+const PERCENTILES: [f64; 13] = [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 100.0];
+/// Characters of a statement that results show.
+const STATEMENT_CHARS: usize = 200;
+/// A warm-up is that part of a run.
+const WARM_UP_PART: u32 = 3;
+
+pub(super) struct LabCell<'c> {
+    experiment: &'c Experiment,
+    variant: &'c Variant,
+    target: &'c Target,
+    schema: String,
+    /// What setups and scripts know by name.
+    presets: Vec<(String, String)>,
+    seconds: u64,
+    driver: DriverKind,
+    /// Why it cannot be run.
+    problem: Option<String>,
+}
+
+/// How a load is run beside what the experiment says.
+#[derive(Clone, Copy)]
+pub(super) struct LoadShape {
+    pub clients: usize,
+    pub length: Duration,
+    /// Transactions a second that are due.
+    pub rate: Option<f64>,
+}
+
+/// A session beside the load.
+struct BesideScript {
+    script: Script,
+    names: VariableNames,
+    every: Option<Duration>,
+}
+
+impl<'c> LabCell<'c> {
+    /// Errors: the experiment's folder is not what it was when it was read.
+    pub fn new(
+        experiment: &'c Experiment,
+        variant: &'c Variant,
+        target: &'c Target,
+        options: &LabOptions,
+    ) -> Result<LabCell<'c>, String> {
+        let file = &experiment.file;
+        let is = |product| i32::from(target.product == Some(product)).to_string();
+        let mut presets = vec![
+            ("is_kilndb".to_string(), is(ProductName::KilnDb)),
+            ("is_postgres".to_string(), is(ProductName::Postgres)),
+        ];
+        let mut set = |name: &str, text: String| {
+            presets.retain(|(known, _)| known != name);
+            presets.push((name.to_string(), text));
+        };
+        file.variables.iter().for_each(|(name, value)| set(name, value.to_string()));
+        variant.variables.iter().for_each(|(name, value)| set(name, value.to_string()));
+        if let Some(rows) = options.rows.filter(|_| file.variables.contains_key("rows")) {
+            set("rows", rows.to_string());
+        }
+        let full = file.load.full_seconds.filter(|_| options.full);
+        Ok(LabCell {
+            experiment,
+            variant,
+            target,
+            schema: schema_name(&experiment.name, &variant.name),
+            presets,
+            seconds: options.seconds.or(full).unwrap_or(file.load.seconds),
+            driver: options.driver,
+            problem: target.facts.problem.clone(),
+        })
+    }
+
+    pub fn name(&self) -> String {
+        format!("{} on {}", self.variant.name, self.target.name)
+    }
+    pub fn counted(&self) -> CountedUnit {
+        self.experiment.file.count
+    }
+    pub fn no_results(&self, clients: usize) -> CellResults {
+        CellResults {
+            target: self.target.name.clone(),
+            variant: self.variant.name.clone(),
+            clients,
+            runs: Vec::new(),
+            rate_within_10_ms: None,
+            problem: self.problem.clone(),
+        }
+    }
+
+    /// Makes the schema and what is in it.
+    pub fn prepare(&mut self) {
+        if self.problem.is_none() {
+            self.problem = self.alone(|| self.set_up()).err();
+        }
+    }
+    fn set_up(&self) -> Result<(), String> {
+        let mut client = self.target.connect().map_err(|e| e.to_string())?;
+        client.query(&format!("create schema \"{}\"", self.schema)).map_err(|e| e.to_string())?;
+        let setup = &self.experiment.file.setup;
+        let mut names = VariableNames::default();
+        let script = self.experiment.setup(&[&setup.sql, &self.variant.setup], &mut names)?;
+        client.query(&self.session(&[])).map_err(|e| e.to_string())?;
+        ScriptSession::new(client, &names, &self.presets).run(&script, &names)
+    }
+    /// Takes away what there is, unless it is to be kept.
+    pub fn clear(&self, keep: bool) {
+        if keep || self.target.facts.problem.is_some() {
+            return;
+        }
+        self.alone(|| {
+            // A target that is gone keeps nothing that could be taken away.
+            if let Ok(mut client) = self.target.connect() {
+                let _ = client.query(&format!("drop schema if exists \"{}\" cascade", self.schema));
+            }
+        });
+    }
+    /// Does something in this target's turn.
+    fn alone<T>(&self, action: impl FnOnce() -> T) -> T {
+        self.target.go_on();
+        let done = action();
+        self.target.pause();
+        done
+    }
+
+    /// What a session in the schema begins with.
+    fn session(&self, more: &[&[String]]) -> String {
+        let mut text =
+            format!("set application_name = '{}'; set search_path = \"{}\", public", session_name(), self.schema);
+        for statement in more.iter().copied().flatten() {
+            text.push_str("; ");
+            text.push_str(statement.trim_end().trim_end_matches(';'));
+        }
+        text
+    }
+    fn admin(&self) -> Result<Client, String> {
+        let mut client = self.target.connect().map_err(|e| e.to_string())?;
+        client.query(&self.session(&[])).map_err(|e| e.to_string())?;
+        Ok(client)
+    }
+
+    /// One run: a warm-up, unless it counts. Errors are in one line.
+    pub fn run(&mut self, clients: usize, counts: bool, progress: &mut LabProgress) -> Result<RunResults, String> {
+        let length = Duration::from_secs(self.seconds);
+        let length = if counts { length } else { (length / WARM_UP_PART).max(Duration::from_secs(1)) };
+        let shape = LoadShape { clients, length, rate: self.experiment.file.load.rate };
+        self.run_shaped(shape, progress).map_err(|e| e.lines().collect::<Vec<_>>().join(" "))
+    }
+    pub fn run_shaped(&mut self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
+        self.alone(|| self.run_alone(shape, progress))
+    }
+
+    fn run_alone(&self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
+        let file = &self.experiment.file;
+        let mut names = VariableNames::default();
+        let before_each = self.experiment.setup(&[&file.setup.each_run], &mut names)?;
+        ScriptSession::new(self.admin()?, &names, &self.presets).run(&before_each, &names)?;
+        let plan = self.plan(shape)?;
+        let mut admin = self.admin()?;
+        let count = |admin: &mut Client| match &file.measure.changed_rows {
+            Some(sql) => admin.integer(sql).map(Some).map_err(|e| format!("changed-rows: {e}")),
+            None => Ok(None),
+        };
+        let rows_before = count(&mut admin)?;
+        let use_before = ServerMarks::of(&mut admin, self.target);
+        let beside = self.beside()?;
+        let (figures, observed) = observer::beside(self, &plan, progress, || match &beside {
+            Some(beside) => self.with_beside(beside, || self.load(&plan)),
+            None => self.load(&plan),
+        });
+        let figures = figures?;
+        let server = ServerMarks::of(&mut admin, self.target).since(&use_before, observed.memory_bytes);
+        let rows_after = count(&mut admin)?;
+        let mut run = results_of(&figures, &plan, observed, server);
+        if let (Some(before), Some(after)) = (rows_before, rows_after) {
+            run.changed_rows = before.abs_diff(after);
+        }
+        self.check(&figures, &mut run, &mut admin)?;
+        Ok(run)
+    }
+
+    /// Errors: nothing was done, so there is nothing to count; its own words if the server had any.
+    fn check(&self, figures: &LoadFigures, run: &mut RunResults, admin: &mut Client) -> Result<(), String> {
+        if figures.errors.contains_key("08006") {
+            return Err(figures.first_error.clone().unwrap_or_default());
+        }
+        if run.transactions == 0 {
+            return Err(figures.first_error.clone().unwrap_or_else(|| "no transaction has ended".into()));
+        }
+        if self.variant.every_transaction_changes && run.changed_rows != run.transactions {
+            let (rows, transactions) = (run.changed_rows, run.transactions);
+            run.failed_checks.push(format!("{transactions} transactions have changed {rows} rows"));
+        }
+        for check in &self.experiment.file.checks {
+            let value = admin.value(&check.sql).map_err(|e| format!("{}: {e}", check.name))?;
+            if value.as_deref() != Some("t") {
+                run.failed_checks.push(check.name.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn plan(&self, shape: LoadShape) -> Result<LoadPlan, String> {
+        let (file, uri) = (&self.experiment.file, &self.target.uri);
+        let mut names = VariableNames::default();
+        let script = self.experiment.script(&self.variant.script, &mut names)?;
+        let runs_once = file.count == CountedUnit::StatementTime;
+        Ok(LoadPlan {
+            address: uri.address.clone(),
+            database: uri.database.clone(),
+            password: uri.password.clone(),
+            clients: shape.clients,
+            threads: std::thread::available_parallelism().map_or(1, |n| n.get()).min(shape.clients),
+            protocol: file.load.protocol,
+            scripts: vec![(script, 1)],
+            names,
+            presets: self.presets.clone(),
+            length: if runs_once { LoadLength::Transactions(1) } else { LoadLength::After(shape.length) },
+            rate: shape.rate,
+            tries: file.load.tries,
+            seed: 1,
+            session: self.session(&[&file.setup.session, &self.variant.session]),
+            ended: Arc::new(AtomicU64::new(0)),
+        })
+    }
+    fn load(&self, plan: &LoadPlan) -> Result<LoadFigures, String> {
+        match self.driver {
+            DriverKind::Lab => driver::run(plan),
+            DriverKind::Pgbench => {
+                let text = self.experiment.text(&self.variant.script)?;
+                driver::run_pgbench(plan, text)
+            }
+        }
+    }
+
+    fn beside(&self) -> Result<Option<BesideScript>, String> {
+        let of_all = self.experiment.file.beside.as_ref();
+        let name = self.variant.beside.as_ref().or(of_all.map(|beside| &beside.script));
+        let Some(name) = name else { return Ok(None) };
+        let mut names = VariableNames::default();
+        let script = self.experiment.script(name, &mut names)?;
+        let every = of_all.and_then(|beside| beside.every_ms).map(Duration::from_millis);
+        Ok(Some(BesideScript { script, names, every }))
+    }
+    /// Runs a load while another session does what it is to do beside: its first time is over before the load begins, and its
+    /// connection is there until the load has ended.
+    fn with_beside<T>(&self, beside: &BesideScript, load: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        let mut session = ScriptSession::new(self.admin()?, &beside.names, &self.presets);
+        let once = |session: &mut ScriptSession| {
+            session.run(&beside.script, &beside.names).map_err(|e| format!("beside the load: {e}"))
+        };
+        once(&mut session)?;
+        let Some(every) = beside.every else { return load() };
+        let (over, waits) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let repeated = scope.spawn(move || {
+                while waits.recv_timeout(every) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                    once(&mut session)?;
+                }
+                Ok::<_, String>(())
+            });
+            let done = load();
+            drop(over);
+            let repeated = repeated.join().unwrap_or_else(|_| Err("the session beside the load has panicked".into()));
+            let done = done?;
+            repeated.map(|()| done)
+        })
+    }
+}
+
+/// A name that is no other process's, of at most 63 bytes.
+fn schema_name(experiment: &str, variant: &str) -> String {
+    let clean = |text: &str, bytes: usize| -> String {
+        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).take(bytes).collect()
+    };
+    format!("kiln_lab_{}_{}_{}", std::process::id(), clean(experiment, 20), clean(variant, 20))
+}
+
+/// Where a server's counters stand.
+struct ServerMarks {
+    log: Option<u64>,
+    disk_bytes: Option<i64>,
+    cpu_s: Option<f64>,
+}
+
+impl ServerMarks {
+    fn of(admin: &mut Client, target: &Target) -> ServerMarks {
+        // A server that does not know one of these, or does not tell, has no figure for it.
+        let lsn = admin.value("select pg_current_wal_lsn()").ok().flatten();
+        let disk_bytes = admin.integer("select pg_database_size(current_database())").ok();
+        let cpu_s = target.process_use().map(|used| used.cpu_s);
+        ServerMarks { log: lsn.as_deref().and_then(log_position), disk_bytes, cpu_s }
+    }
+    fn since(&self, before: &ServerMarks, memory_bytes: Option<u64>) -> ServerUse {
+        ServerUse {
+            log_bytes: self.log.zip(before.log).map(|(now, then)| now.saturating_sub(then)),
+            disk_bytes: self.disk_bytes.zip(before.disk_bytes).map(|(now, then)| now - then),
+            cpu_s: self.cpu_s.zip(before.cpu_s).map(|(now, then)| (now - then).max(0.0)),
+            memory_bytes,
+        }
+    }
+}
+
+fn log_position(lsn: &str) -> Option<u64> {
+    let (high, low) = lsn.split_once('/')?;
+    Some(u64::from_str_radix(high, 16).ok()? << 32 | u64::from_str_radix(low, 16).ok()?)
+}
+
+fn results_of(figures: &LoadFigures, plan: &LoadPlan, observed: Observed, server: ServerUse) -> RunResults {
+    let whole = figures.elapsed.as_secs() as usize;
+    let second = |figures: &driver::SecondFigures| SecondResults {
+        transactions: figures.transactions,
+        changed_rows: figures.changed_rows,
+        failed: figures.failed,
+        median_us: figures.percentile_us(50.0),
+        p99_us: figures.percentile_us(99.0),
+    };
+    let all = figures.all_seconds();
+    RunResults {
+        elapsed_s: figures.elapsed.as_secs_f64(),
+        transactions: figures.transactions(),
+        changed_rows: figures.changed_rows(),
+        failed: figures.failures(),
+        errors: figures.errors.clone(),
+        seconds: figures.seconds.iter().take(whole).map(second).collect(),
+        latency: LatencyResults {
+            mean_us: all.mean_us(),
+            percentiles: PERCENTILES.map(|percent| (percent, all.percentile_us(percent))).to_vec(),
+        },
+        statements: statements(figures, plan),
+        server,
+        waits: observed.waits,
+        samples: observed.samples,
+        failed_checks: Vec::new(),
+    }
+}
+
+/// The statements of the script, with their times.
+fn statements(figures: &LoadFigures, plan: &LoadPlan) -> Vec<StatementResults> {
+    let mut found = Vec::new();
+    for ((script, _), of_script) in plan.scripts.iter().zip(&figures.statements) {
+        for (command, figures) in script.commands.iter().zip(of_script).filter(|(_, figures)| figures.count > 0) {
+            if let ScriptStep::Sql(sql) = &command.step {
+                found.push(StatementResults {
+                    text: sql.in_one_line(&plan.names, STATEMENT_CHARS),
+                    count: figures.count,
+                    mean_us: figures.time.as_secs_f64() * 1e6 / figures.count as f64,
+                });
+            }
+        }
+    }
+    found
+}
+
+impl LabCell<'_> {
+    /// A session that looks at the target while a load runs. None: there is none to be had.
+    pub(super) fn observer(&self) -> Option<Client> {
+        self.admin().ok()
+    }
+    pub(super) fn memory_bytes(&self) -> Option<u64> {
+        self.target.process_use().map(|used| used.memory_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_has_a_name_that_fits() {
+        let name = schema_name("a-very-long-name-of-an-experiment", "Über \"quoted\" variant, long");
+        assert!(name.len() <= 63 && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_'), "{name}");
+    }
+
+    #[test]
+    fn places_in_the_log_are_numbers() {
+        assert_eq!(log_position("1/A0"), Some((1 << 32) + 160));
+        assert_eq!(log_position("none"), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! Experiments on targets: each variant on each target in a schema of its own, in turns, with checks.
+//!
+//! 1. What cannot be done is a cell with a problem in words; the rest goes on.
+//! 2. Cells take turns in an order that changes with each round, so that none meets another time of the machine's day; before the
+//!    first round that counts, each has one that does not.
+//! 3. Nothing is touched outside of the cells' schemas, and these go in the end, whatever has happened, unless they are to be kept.
+//! 4. Results are written after each experiment: what is measured is not lost when something ends the lab.
+//!
+//! Must not know: how results are shown.
+
+mod cell;
+mod observer;
+mod progress;
+mod rate_search;
+mod session;
+mod stop;
+mod wire_limit;
+
+pub use stop::{StopWatch, is_stopped};
+
+use crate::experiment::{Experiment, Variant};
+use crate::results::{
+    CellResults, CountedUnit, ExperimentResults, KnownFigureSet, LabResults, MachineFacts, VariantFacts,
+};
+use crate::target::Target;
+use cell::LabCell;
+use progress::LabProgress;
+use std::path::Path;
+
+/// What a run is asked to be beside what the experiments say.
+#[derive(Clone, Debug)]
+pub struct LabOptions {
+    /// Instead of the experiments' numbers of clients.
+    pub clients: Option<Vec<usize>>,
+    pub seconds: Option<u64>,
+    /// The variable `rows` of experiments that have it.
+    pub rows: Option<u64>,
+    /// Rounds that count.
+    pub rounds: usize,
+    /// As long as experiments are at their full length.
+    pub full: bool,
+    /// Schemas stay.
+    pub keep: bool,
+    /// Search the rate at which 99 % of the transactions still take at most 10 ms.
+    pub search_rate: bool,
+    pub driver: DriverKind,
+}
+
+/// Who runs the scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverKind {
+    Lab,
+    Pgbench,
+}
+
+/// Runs experiments on all targets, and writes what came of it into `folder` again and again.
+pub fn run(
+    experiments: &[Experiment],
+    targets: &[Target],
+    options: &LabOptions,
+    (command, folder): (String, &Path),
+) -> Result<LabResults, String> {
+    let mut progress = LabProgress::new();
+    targets.iter().for_each(Target::pause);
+    let mut results = LabResults {
+        began: now(),
+        command,
+        machine: machine(),
+        targets: targets.iter().map(|target| target.facts.clone()).collect(),
+        experiments: Vec::new(),
+    };
+    for experiment in experiments {
+        if is_stopped() {
+            break;
+        }
+        progress.experiment(&experiment.file.title);
+        results.experiments.push(run_experiment(experiment, targets, options, &mut progress)?);
+        results.write(folder)?;
+    }
+    targets.iter().for_each(Target::go_on);
+    Ok(results)
+}
+
+/// Errors: the experiment itself is wrong.
+fn run_experiment(
+    experiment: &Experiment,
+    targets: &[Target],
+    options: &LabOptions,
+    progress: &mut LabProgress,
+) -> Result<ExperimentResults, String> {
+    let mut cells = Vec::new();
+    for variant in &experiment.file.variants {
+        for target in targets.iter().filter(|target| is_for(variant, target)) {
+            cells.push(LabCell::new(experiment, variant, target, options)?);
+        }
+    }
+    for cell in &mut cells {
+        progress.preparing(&cell.name());
+        cell.prepare();
+    }
+    let clients = clients_of(experiment, options);
+    let mut found = Vec::new();
+    for clients in clients {
+        let mut of_clients: Vec<CellResults> = cells.iter().map(|cell| cell.no_results(clients)).collect();
+        run_rounds(&mut cells, &mut of_clients, options, progress);
+        found.extend(of_clients);
+    }
+    cells.iter().for_each(|cell| cell.clear(options.keep));
+    Ok(results_of(experiment, found)?)
+}
+
+/// The rounds of all cells with one number of clients.
+fn run_rounds(
+    cells: &mut [LabCell<'_>],
+    results: &mut [CellResults],
+    options: &LabOptions,
+    progress: &mut LabProgress,
+) {
+    // A script that runs once is not warmed up: its setup has just made what it works on.
+    let warm_up = usize::from(cells.first().is_some_and(|cell| cell.counted() != CountedUnit::StatementTime));
+    for round in 0..options.rounds + warm_up {
+        let mut order: Vec<usize> = (0..cells.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let (cell, of_cell) = (&mut cells[at], &mut results[at]);
+            if of_cell.problem.is_some() || is_stopped() {
+                continue;
+            }
+            let counts = round >= warm_up;
+            progress.begin(&cell.name(), of_cell.clients, if counts { Some(round - warm_up + 1) } else { None });
+            match cell.run(of_cell.clients, counts, progress) {
+                Ok(run) if counts => {
+                    progress.end(run.rate(cell.counted()));
+                    of_cell.runs.push(run);
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    progress.problem(&e);
+                    of_cell.problem = Some(if is_stopped() { "stopped".into() } else { e });
+                }
+            }
+        }
+    }
+    if options.search_rate {
+        for (cell, of_cell) in cells.iter_mut().zip(results) {
+            rate_search::search(cell, of_cell, progress);
+        }
+    }
+}
+
+fn is_for(variant: &Variant, target: &Target) -> bool {
+    variant.only.is_empty() || target.product.is_none_or(|product| variant.only.contains(&product))
+}
+
+fn clients_of(experiment: &Experiment, options: &LabOptions) -> Vec<usize> {
+    match (&options.clients, experiment.file.count) {
+        // A script that runs once has one client.
+        (_, CountedUnit::StatementTime) => vec![1],
+        (Some(clients), _) => clients.clone(),
+        (None, _) => experiment.file.load.clients.clone(),
+    }
+}
+
+fn results_of(experiment: &Experiment, cells: Vec<CellResults>) -> Result<ExperimentResults, String> {
+    let file = &experiment.file;
+    let variant = |variant: &Variant| {
+        Ok::<_, String>(VariantFacts {
+            name: variant.name.clone(),
+            title: variant.title.clone(),
+            script: experiment.text(&variant.script)?.to_string(),
+            setup: experiment.setup_text(&[&variant.setup, &variant.session])?,
+        })
+    };
+    let known = |figures: &crate::experiment::KnownFigures| KnownFigureSet {
+        source: figures.source.clone(),
+        unit: figures.unit.clone(),
+        values: figures.values.clone(),
+    };
+    Ok(ExperimentResults {
+        name: experiment.name.clone(),
+        title: file.title.clone(),
+        question: file.question.clone(),
+        counted: file.count,
+        variants: file.variants.iter().map(variant).collect::<Result<_, _>>()?,
+        setup: experiment.setup_text(&[&file.setup.sql, &file.setup.each_run, &file.setup.session])?,
+        figures: file.figures.iter().map(known).collect(),
+        expected: file.expected.clone(),
+        cells,
+    })
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().round(jiff::Unit::Second).map_or_else(|_| String::new(), |now| now.to_string())
+}
+
+fn machine() -> MachineFacts {
+    let of_file = |path: &str, label: &str| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix(label).map(str::to_string)).unwrap_or_default();
+        line.trim_start_matches([' ', '\t', ':']).trim().to_string()
+    };
+    let kilobytes = of_file("/proc/meminfo", "MemTotal:");
+    let kilobytes = kilobytes.split(' ').next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0);
+    MachineFacts {
+        processor: of_file("/proc/cpuinfo", "model name"),
+        cores: std::thread::available_parallelism().map_or(0, |n| n.get()),
+        memory_bytes: kilobytes * 1024,
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string(),
+        wire_limit: wire_limit::measure().ok(),
+    }
+}

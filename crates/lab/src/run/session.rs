@@ -1,0 +1,93 @@
+//! A session that runs scripts one statement after the other: setups, and what is beside a load.
+//!
+//! 1. Statements go by the simple protocol, with the variables' values in their text, as pgbench's `-M simple` does.
+//! 2. An error names the script's line and has the server's words.
+//!
+//! Must not know: experiments.
+
+use crate::client::{Answer, Client};
+use crate::script::{
+    Script, ScriptEnvironment, ScriptRandom, ScriptStep, SqlResults, SqlText, VariableNames, Variables,
+};
+use std::time::Duration;
+
+pub(super) struct ScriptSession {
+    pub client: Client,
+    variables: Variables,
+    random: ScriptRandom,
+}
+
+impl ScriptSession {
+    /// `presets`: variables that are set from the beginning, of those that scripts mention.
+    pub fn new(client: Client, names: &VariableNames, presets: &[(String, String)]) -> ScriptSession {
+        let mut variables = Variables::default();
+        for (name, text) in presets {
+            if let Some(number) = names.find(name) {
+                variables.set_text(number, text.clone());
+            }
+        }
+        ScriptSession { client, variables, random: ScriptRandom::of_seed(1) }
+    }
+
+    pub fn run(&mut self, script: &Script, names: &VariableNames) -> Result<(), String> {
+        let mut at = 0;
+        while let Some(command) = script.commands.get(at) {
+            at += 1;
+            let done = match &command.step {
+                ScriptStep::Sql(sql) => self.statement(sql, names),
+                ScriptStep::Set { variable, expression } => {
+                    let value = expression.evaluate(&mut self.environment(names));
+                    value.map(|value| self.variables.set(*variable, value))
+                }
+                ScriptStep::Unless { condition, go_on_at } => {
+                    let value = condition.evaluate(&mut self.environment(names));
+                    value.map(|value| at = if value.is_true() { at } else { *go_on_at })
+                }
+                ScriptStep::Jump { to } => {
+                    at = *to;
+                    Ok(())
+                }
+                ScriptStep::Sleep(time) => time.length(&self.variables, names).map(std::thread::sleep),
+                // One after the other is what it does anyway.
+                ScriptStep::StartPipeline | ScriptStep::SyncPipeline | ScriptStep::EndPipeline => Ok(()),
+                ScriptStep::Shell { .. } => Err("commands of the shell are for loads alone".into()),
+            };
+            done.map_err(|e| format!("{}:{}: {e}", script.name, command.line))?;
+        }
+        Ok(())
+    }
+
+    fn environment<'e>(&'e mut self, names: &'e VariableNames) -> ScriptEnvironment<'e> {
+        ScriptEnvironment { variables: &self.variables, names, random: &mut self.random, default_seed: 1 }
+    }
+
+    fn statement(&mut self, sql: &SqlText, names: &VariableNames) -> Result<(), String> {
+        let mut text = String::new();
+        sql.write_with_values(&self.variables, names, &mut text);
+        let answers = self.client.query(&text).map_err(|e| e.to_string())?;
+        match &sql.results {
+            SqlResults::Ignored => Ok(()),
+            SqlResults::OneRow { prefix } => match answers.last().filter(|answer| answer.rows.len() == 1) {
+                Some(answer) => {
+                    self.keep_last_row(answer, prefix, names);
+                    Ok(())
+                }
+                None => Err("expected one row".into()),
+            },
+            SqlResults::LastRows { prefix } => {
+                answers.iter().for_each(|answer| self.keep_last_row(answer, prefix, names));
+                Ok(())
+            }
+        }
+    }
+    fn keep_last_row(&mut self, answer: &Answer, prefix: &str, names: &VariableNames) {
+        for ((column, _), value) in answer.columns.iter().zip(answer.rows.last().into_iter().flatten()) {
+            if let Some(variable) = names.find(&format!("{prefix}{column}")) {
+                self.variables.set_text(variable, value.clone().unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// How often a thread that waits looks whether it is to stop.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -1,0 +1,228 @@
+//! `kilndb lab run` as somebody types it: what it measures, what it says of targets that fail, and what it leaves behind.
+
+use kilndb_lab::client::Client;
+use kilndb_lab::process::{self, Server, TempDir};
+use kilndb_lab::results::{LabResults, RunResults};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+struct LabServer {
+    server: Server,
+    _folder: TempDir,
+}
+
+impl LabServer {
+    fn start() -> LabServer {
+        let folder = TempDir::new("lab").expect("a folder");
+        let port = process::free_port().expect("a free port");
+        let server = process::start_kilndb(&folder.path().join("data"), port, &[]).expect("the server starts");
+        LabServer { server, _folder: folder }
+    }
+    fn uri(&self) -> String {
+        format!("postgresql://postgres@127.0.0.1:{}/postgres", self.server.address().port)
+    }
+    fn client(&self) -> Client {
+        Client::connect(self.server.address(), "postgres").expect("a connection")
+    }
+    fn schemas(&self) -> i64 {
+        let sql = "select count(*) from pg_namespace where nspname like 'kiln\\_lab\\_%'";
+        self.client().integer(sql).expect("a count")
+    }
+}
+
+/// An experiment's folder: `more` goes behind its first lines.
+fn experiment(folder: &Path, more: &str) -> PathBuf {
+    let path = folder.join("counters");
+    std::fs::create_dir_all(&path).expect("a folder");
+    let toml = format!(
+        "title = 'Counters'\nquestion = 'How many?'\ncount = 'changed-rows'\n[load]\nclients = [4]\nseconds = 1\n\
+         [variables]\nrows = 10\n[setup]\nsql = ['setup.sql']\n\
+         [measure]\nchanged-rows = 'select sum(n) from counter'\n{more}"
+    );
+    std::fs::write(path.join("experiment.toml"), toml).expect("a file");
+    let setup = "create table counter (id int primary key, n bigint);\n\
+                 insert into counter select g, 0 from generate_series(1, :rows) g;\n";
+    std::fs::write(path.join("setup.sql"), setup).expect("a file");
+    let script = "\\set id random(1, :rows)\nupdate counter set n = n + 1 where id = :id;\n";
+    std::fs::write(path.join("count.sql"), script).expect("a file");
+    std::fs::write(path.join("hold.sql"), "begin;\nselect count(*) from counter;\n").expect("a file");
+    path
+}
+
+const ONE_VARIANT: &str = "[[variants]]\nname = 'count'\nscript = 'count.sql'\nevery-transaction-changes = true\n";
+
+fn lab(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kilndb-lab"));
+    command.arg("lab").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(experiment: &Path, out: &Path, targets: &[&str], more: &[&str]) -> Output {
+    let mut arguments = vec!["run", experiment.to_str().expect("a name"), "--out", out.to_str().expect("a name")];
+    targets.iter().for_each(|target| arguments.extend(["--target", target]));
+    arguments.extend(more);
+    lab(&arguments).output().expect("it runs")
+}
+
+fn results(output: &Output, out: &Path) -> LabResults {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    LabResults::read(out).expect("there are results")
+}
+
+#[test]
+fn each_round_counts_the_rows_that_were_changed() {
+    let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    let more = format!(
+        "[beside]\nscript = 'hold.sql'\n{ONE_VARIANT}[[checks]]\nname = 'all are there'\nsql = 'select count(*) = 7 from counter'\n"
+    );
+    let experiment = experiment(folder.path(), &more);
+    let (out, target) = (folder.path().join("out"), format!("here={}", server.uri()));
+    let output = run(&experiment, &out, &[&target], &["--rounds", "2", "--rows", "7", "--clients", "1,3"]);
+    let results = results(&output, &out);
+    assert!(results.targets[0].version.contains("KilnDB"), "{:?}", results.targets);
+    let cells = &results.experiments[0].cells;
+    assert_eq!(cells.iter().map(|cell| cell.clients).collect::<Vec<_>>(), [1, 3]);
+    for cell in cells {
+        assert_eq!((cell.problem.as_deref(), cell.runs.len()), (None, 2));
+        for run in &cell.runs {
+            assert!(run.transactions > 0 && run.changed_rows == run.transactions, "{run:?}");
+            assert_eq!((run.failed, &run.failed_checks[..]), (0, &[][..]));
+            assert_eq!(run.seconds.len(), 1, "of whole seconds");
+            assert!(run.statements.len() == 1 && run.statements[0].text.contains("where id = :id"), "{run:?}");
+            assert!(run.server.log_bytes.is_some_and(|bytes| bytes > 0), "{:?}", run.server);
+            assert!(run.percentile_us(50.0) <= run.percentile_us(99.0), "{:?}", run.latency);
+        }
+    }
+    assert_eq!(server.schemas(), 0);
+}
+
+#[test]
+fn a_check_that_is_not_met_is_told() {
+    let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    let more = format!("{ONE_VARIANT}[[checks]]\nname = 'few'\nsql = 'select sum(n) < 1 from counter'\n");
+    let experiment = experiment(folder.path(), &more);
+    let (out, target) = (folder.path().join("out"), format!("here={}", server.uri()));
+    let output = run(&experiment, &out, &[&target], &["--rounds", "1", "--keep"]);
+    let results = results(&output, &out);
+    assert_eq!(results.experiments[0].cells[0].runs[0].failed_checks, ["few"]);
+    assert_eq!(server.schemas(), 1, "it was to be kept");
+}
+
+#[test]
+fn targets_and_variants_that_fail_are_told_and_the_rest_goes_on() {
+    let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    server.client().query("create database readonly").expect("a database");
+    server.client().query("alter database readonly set default_transaction_read_only = on").expect("a setting");
+    let more = format!(
+        "{ONE_VARIANT}[[variants]]\nname = 'unknown'\nscript = 'count.sql'\nsetup = ['create table x (y no_such_type)']\n\
+         [[variants]]\nname = 'other'\nscript = 'count.sql'\nonly = ['postgres']\n"
+    );
+    let experiment = experiment(folder.path(), &more);
+    let out = folder.path().join("out");
+    let down = format!("down=postgresql://postgres@127.0.0.1:{}/postgres", process::free_port().expect("a port"));
+    let place = format!("postgresql://postgres:x@127.0.0.1:{}", server.server.address().port);
+    let (refused, readonly) = (format!("refused={place}/nowhere"), format!("readonly={place}/readonly"));
+    let here = format!("here={}", server.uri());
+    let output = run(&experiment, &out, &[&down, &refused, &readonly, &here], &["--rounds", "1"]);
+    let results = results(&output, &out);
+    let problem = |target: &str, variant: &str| {
+        let cell = results.experiments[0].cells.iter().find(|cell| cell.target == target && cell.variant == variant);
+        let cell = cell.unwrap_or_else(|| panic!("there is a cell for {variant} on {target}"));
+        assert_eq!(cell.problem.is_some(), cell.runs.is_empty(), "{cell:?}");
+        cell.problem.clone().unwrap_or_default()
+    };
+    assert!(problem("down", "count").contains("refused"), "{}", problem("down", "count"));
+    assert!(problem("refused", "count").contains("database \"nowhere\" does not exist"));
+    assert!(problem("readonly", "count").contains("read-only transaction"), "{}", problem("readonly", "count"));
+    assert_eq!(problem("here", "count"), "");
+    assert!(problem("here", "unknown").contains("type \"no_such_type\" does not exist"));
+    assert!(!results.experiments[0].cells.iter().any(|cell| cell.target == "here" && cell.variant == "other"));
+    assert!(!std::fs::read_to_string(out.join("results.json")).expect("a file").contains(":x@"), "a password");
+    assert_eq!(server.schemas(), 0);
+}
+
+/// Starts a long run and waits until its load is at work.
+fn long_run(server: &LabServer, experiment: &Path, out: &Path) -> Child {
+    let target = format!("here={}", server.uri());
+    let out = out.to_str().expect("a name");
+    let arguments = ["run", experiment.to_str().expect("a name"), "--target", &target, "--seconds", "60", "--out", out];
+    let child = lab(&arguments).spawn().expect("it starts");
+    let mut client = server.client();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let active = "select count(*) from pg_stat_activity where application_name like 'kilndb lab%' and query like 'update counter%'";
+    while client.integer(active).expect("a count") == 0 {
+        assert!(Instant::now() < deadline, "no load begins");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child
+}
+
+#[test]
+fn a_target_that_dies_in_the_middle_is_told() {
+    let (mut server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    let experiment = experiment(folder.path(), ONE_VARIANT);
+    let out = folder.path().join("out");
+    let child = long_run(&server, &experiment, &out);
+    assert!(server.server.is_running());
+    server.server.kill().expect("it dies");
+    let results = results(&child.wait_with_output().expect("it ends"), &out);
+    let cell = &results.experiments[0].cells[0];
+    assert!(cell.problem.as_deref().is_some_and(|problem| problem.starts_with("08006")), "{cell:?}");
+}
+
+#[test]
+fn somebody_who_stops_it_finds_nothing_left() {
+    let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    let experiment = experiment(folder.path(), ONE_VARIANT);
+    let out = folder.path().join("out");
+    let child = long_run(&server, &experiment, &out);
+    assert_eq!(server.schemas(), 1);
+    // SAFETY: a signal to a child of ours that has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let output = child.wait_with_output().expect("it ends");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("stopped"), "{errors}");
+    assert_eq!(server.schemas(), 0);
+}
+
+#[test]
+fn results_are_not_overwritten_without_being_asked_to() {
+    let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    let experiment = experiment(folder.path(), ONE_VARIANT);
+    let (out, target) = (folder.path().join("out"), format!("here={}", server.uri()));
+    let first = results(&run(&experiment, &out, &[&target], &["--rounds", "1"]), &out);
+    let second = run(&experiment, &out, &[&target], &["--rounds", "1"]);
+    let errors = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && errors.contains("has results already"), "{errors}");
+    let third = run(&experiment, &out, &[&target], &["--rounds", "2", "--overwrite"]);
+    assert_eq!(first.experiments[0].cells[0].runs.len(), 1);
+    assert_eq!(results(&third, &out).experiments[0].cells[0].runs.len(), 2);
+}
+
+/// What the script waits for makes the rate, so that a busy machine does not.
+#[test]
+fn the_driver_and_pgbench_agree() {
+    let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    let experiment = experiment(folder.path(), ONE_VARIANT);
+    let script = "\\set id random(1, :rows)\n\\sleep 20 ms\nupdate counter set n = n + 1 where id = :id;\n";
+    std::fs::write(experiment.join("count.sql"), script).expect("a file");
+    let target = format!("here={}", server.uri());
+    let [own, pgbench] = ["lab", "pgbench"].map(|driver| {
+        let out = folder.path().join(driver);
+        let more = ["--rounds", "1", "--seconds", "3", "--driver", driver];
+        let results = results(&run(&experiment, &out, &[&target], &more), &out);
+        let cell = &results.experiments[0].cells[0];
+        assert_eq!(cell.problem, None);
+        cell.runs[0].clone()
+    });
+    for run in [&own, &pgbench] {
+        assert_eq!(run.changed_rows, run.transactions, "{run:?}");
+    }
+    let apart = |a: f64, b: f64| (a / b).ln().abs();
+    let rate = |run: &RunResults| run.transactions as f64 / run.elapsed_s;
+    assert!(apart(rate(&own), rate(&pgbench)) < 0.1, "{} and {} a second", rate(&own), rate(&pgbench));
+    let median = |run: &RunResults| run.percentile_us(50.0).expect("a median") as f64;
+    assert!(apart(median(&own), median(&pgbench)) < 0.1, "{} and {} us", median(&own), median(&pgbench));
+}
