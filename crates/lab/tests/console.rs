@@ -227,3 +227,61 @@ fn a_unix_socket_has_a_user_at_its_end() {
     server.set_rules("local kiln_console all reject");
     assert_eq!(server.get("/data.json").status, 401);
 }
+
+/// A process that ends with this value.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "wants Debian's package prometheus: make test-pages"]
+fn prometheus_scrapes_it() {
+    let server = ConsoleServer::start();
+    server.client().query("create role watcher login password 'secret' in role pg_monitor").expect("a role");
+    server.set_rules("host kiln_console all 127.0.0.1/32 scram-sha-256");
+    let folder = server.folder.path();
+    let config = format!(
+        "scrape_configs:\n  - job_name: kilndb\n    scrape_interval: 200ms\n    scrape_timeout: 200ms\n    basic_auth: {{ username: watcher, password: secret }}\n\
+         \u{20}   static_configs: [{{ targets: ['{}'] }}]\n",
+        server.place
+    );
+    std::fs::write(folder.join("prometheus.yml"), config).expect("a file");
+    let place = format!("127.0.0.1:{}", process::free_port().expect("a port"));
+    let log = std::fs::File::create(folder.join("prometheus.log")).expect("a file");
+    let mut prometheus = std::process::Command::new("prometheus");
+    prometheus
+        .arg(format!("--config.file={}", folder.join("prometheus.yml").display()))
+        .arg(format!("--storage.tsdb.path={}", folder.join("tsdb").display()))
+        .arg(format!("--web.listen-address={place}"));
+    let _prometheus =
+        Ended(prometheus.stdout(log.try_clone().expect("a file")).stderr(log).spawn().expect("prometheus"));
+    let told = || std::fs::read_to_string(folder.join("prometheus.log")).unwrap_or_default();
+    // What it knows of a metric: values by labels.
+    let known = |query: &str| -> Option<serde_json::Value> {
+        let request = format!("GET /api/v1/query?query={query} HTTP/1.1\r\nHost: {place}\r\nConnection: close\r\n\r\n");
+        let stream = TcpStream::connect(&place).ok()?;
+        let reply = talk(stream, &request);
+        // The body may come in pieces, each behind its length.
+        let from = reply.body.find('{')?;
+        let to = reply.body.rfind('}')?;
+        let answer: serde_json::Value = serde_json::from_str(&reply.body[from..=to]).ok()?;
+        answer["data"]["result"].get(0).cloned()
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let seen = |query: &str, is_right: &dyn Fn(&serde_json::Value) -> bool| {
+        while !known(query).is_some_and(|value| is_right(&value)) {
+            assert!(Instant::now() < deadline, "{query}: {:?}\n{}", known(query), told());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let number = |value: &serde_json::Value| value["value"][1].as_str().and_then(|text| text.parse::<f64>().ok());
+    seen("up", &|value| number(value) == Some(1.0));
+    seen("kilndb_up", &|value| number(value) == Some(1.0));
+    seen("kilndb_console_failed_metrics", &|value| number(value) == Some(0.0));
+    seen("kilndb_log_bytes_total", &|value| number(value).is_some_and(|bytes| bytes > 0.0));
+}
