@@ -1,0 +1,5 @@
+\set item random(1, :parts)
+with taken as (
+  update item set stock = stock - 1, sold = sold + 1 where id = :item and stock > 0 and pg_try_advisory_xact_lock(:item) returning id
+)
+insert into purchase (item, buyer) select id, :client_id::int from taken;

@@ -1,0 +1,1 @@
+insert into entry (client) values (:client_id) returning id;

@@ -1,0 +1,1 @@
+create index session_expires_at on session (expires_at);

@@ -1,0 +1,1 @@
+select retire_oldest();
