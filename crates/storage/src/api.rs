@@ -3,7 +3,7 @@
 //! Must not know: how any of it is done.
 
 use crate::undo::record::CHUNK;
-use kilndb_base::{Error, Result, RowId, Severity, sqlstate};
+use kilndb_base::{Error, RelationId, Result, RowId, Severity, sqlstate};
 use std::path::PathBuf;
 use std::sync::Arc;
 

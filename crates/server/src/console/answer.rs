@@ -20,7 +20,7 @@ pub(super) fn answer(request: &HttpRequest, visitor: &mut ConsoleVisitor, gate: 
         "/metrics" => asked(request, visitor, gate, metrics::text),
         _ => HttpResponse::text(404, "there is /, /data.json, /metrics, /health and /ready"),
     };
-    HttpResponse { is_head, ..answer }
+    answer.for_head(is_head)
 }
 
 /// Nobody needs a name to ask this: a machine that looks after servers has none. The console begins once recovery is over, so that

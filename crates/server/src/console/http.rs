@@ -118,7 +118,7 @@ pub(super) struct HttpResponse {
     /// Headers beside those that all have.
     more: &'static str,
     /// The head alone is asked for.
-    pub is_head: bool,
+    is_head: bool,
 }
 
 /// What no other page is to do with ours, and what ours may do.
@@ -146,6 +146,11 @@ impl HttpResponse {
     pub fn who_are_you(body: &str) -> HttpResponse {
         let more = "WWW-Authenticate: Basic realm=\"kiln_console\", charset=\"UTF-8\"\r\n";
         HttpResponse { more, ..HttpResponse::text(401, body) }
+    }
+
+    /// `is_head`: the request asks for the head alone.
+    pub fn for_head(self, is_head: bool) -> HttpResponse {
+        HttpResponse { is_head, ..self }
     }
 
     pub fn bytes(&self, goes_on: bool) -> Vec<u8> {
