@@ -188,6 +188,9 @@ impl<'c> LabCell<'c> {
             None => self.load(&plan),
         });
         let figures = figures?;
+        if figures.errors.contains_key("08006") {
+            return Err(figures.first_error.unwrap_or_default());
+        }
         let server = ServerMarks::of(&mut admin, self.target).since(&use_before, observed.memory_bytes);
         let rows_after = count(&mut admin)?;
         let mut run = results_of(&figures, &plan, observed, server);
@@ -200,9 +203,6 @@ impl<'c> LabCell<'c> {
 
     /// Errors: nothing was done, so there is nothing to count; its own words if the server had any.
     fn check(&self, figures: &LoadFigures, run: &mut RunResults, admin: &mut Client) -> Result<(), String> {
-        if figures.errors.contains_key("08006") {
-            return Err(figures.first_error.clone().unwrap_or_default());
-        }
         if run.transactions == 0 {
             return Err(figures.first_error.clone().unwrap_or_else(|| "no transaction has ended".into()));
         }
