@@ -20,5 +20,6 @@ pub mod random;
 pub mod results;
 pub mod script;
 pub mod slt;
+pub mod statistics;
 pub mod suite;
 pub mod tpcc;
