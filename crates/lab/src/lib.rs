@@ -17,6 +17,7 @@ pub mod postgres;
 pub mod process;
 pub mod proof;
 pub mod random;
+pub mod report;
 pub mod results;
 pub mod script;
 pub mod slt;
