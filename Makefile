@@ -11,7 +11,7 @@ SETUP = ./scripts/setup.sh
 flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
 upper = $(shell echo $(1) | tr a-z A-Z)
 
-.PHONY: run build test test-postgres test-clients differential memory conformance crash power history simulate runaway bench lab
+.PHONY: run build test test-postgres test-clients differential memory conformance crash power history simulate runaway bench lab test-pages
 
 run: build
 	@./scripts/client-hint.sh
@@ -121,3 +121,9 @@ lab: build
 	$(SETUP) build test postgres
 	$${CARGO_TARGET_DIR:-target}/release/kilndb lab run documents --seconds $(or $(LAB_SECONDS),2) --rounds $(or $(LAB_ROUNDS),3) \
 		--out $(or $(OUT),lab-results) --overwrite
+
+# The report in a browser and the console with a real Prometheus, which wants that package (its service is not used).
+test-pages:
+	$(SETUP) build test pages
+	cargo build --locked -p kilndb-server
+	cargo test --locked -p kilndb-lab --test report --test console -- --include-ignored

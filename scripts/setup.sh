@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing and nothing else. Arguments: the groups wanted.
 #   build        C compiler and libclang (the SQL grammar is PostgreSQL's own C code)
-#   test         Python with psycopg 3, and PostgreSQL 18's psql, pgbench and pg_dump
+#   test         Python with psycopg 3, PostgreSQL 18's psql, pgbench and pg_dump, and Chromium
 #   postgres     a PostgreSQL 18 server to compare with
+#   pages        Prometheus, which scrapes the console in a test
 #   conformance  psycopg 3, for PostgreSQL's isolation specs
 #   clients      a psql with TLS, OpenSSL, and a JDK and Maven for pgjdbc; scripts/clients.sh brings what Debian has not
 # PGBIN names a folder of PostgreSQL's programs to be used instead of fetched ones; they must be of version 18 or later.
@@ -89,6 +90,8 @@ for group in "$@"; do
         cargo clippy --version >/dev/null 2>&1 || wanted_components+=(clippy)
         # Clusters of earlier builds are kept packed (tests/clusters).
         command -v xz >/dev/null 2>&1 || need xz-utils
+        # The lab's report and the console are looked at in a browser.
+        [ -n "${KILNDB_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1 || need chromium
         { given psql && given pgbench && given pg_dump; } || fetch_later clients
         # For its libpq, which speaks TLS.
         fetch_later psycopg
@@ -96,6 +99,10 @@ for group in "$@"; do
     postgres)
         need_python
         { given postgres && given initdb; } || fetch_later server
+        ;;
+    pages)
+        # What scrapes the console in a test. Its service is not wanted, only the program.
+        command -v prometheus >/dev/null 2>&1 || need prometheus
         ;;
     conformance)
         need_python

@@ -3,6 +3,8 @@
 //! Must not know: how experiments are run, and how results are shown.
 
 use crate::experiment::{self, Experiment};
+use crate::report;
+use crate::report::compare::Comparison;
 use crate::results::{LabResults, RESULTS_FILE};
 use crate::run::{self, DriverKind, LabOptions, StopWatch, is_stopped};
 use crate::target::{Target, TargetUri, TemporaryProduct};
@@ -23,7 +25,7 @@ run      runs experiments by their names, or folders of your own, or `documents`
          PostgreSQL in temporary folders. On a target that is given it works in schemas of its own, which it drops in the
          end unless --keep
 report   writes results.csv and report.html of a folder anew
-compare  tells what has changed from one folder's results to another's
+compare  tells what has changed from one folder's results to another's, there and in compare.html of the second folder
 ";
 
 /// What `lab` is asked.
@@ -210,11 +212,15 @@ fn report(folder: &Path) -> Result<(), String> {
 }
 
 fn show(results: &LabResults, folder: &Path) -> Result<(), String> {
-    println!("{} experiments in {}", results.experiments.len(), folder.display());
+    report::write(results, folder)?;
+    print!("{}", report::table::text(results));
+    println!("\n{}", folder.join(report::REPORT_FILE).display());
     Ok(())
 }
 
 fn compare(before: &Path, after: &Path) -> Result<(), String> {
-    let _ = (LabResults::read(before)?, LabResults::read(after)?);
-    Err("not yet".into())
+    let comparison = Comparison::of(&LabResults::read(before)?, &LabResults::read(after)?);
+    comparison.write(after)?;
+    print!("{}", comparison.text());
+    Ok(())
 }

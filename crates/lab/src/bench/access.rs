@@ -3,13 +3,13 @@
 //!
 //! Rows of one server are compared with each other here: what is compared runs in one turn, in the order a, b, b, a.
 
-use super::figures::Better;
 use super::latency;
 use super::pgbench::PgbenchLoad;
 use super::tls;
 use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::client::extended;
 use kilndb_lab::guard::SetAtEnd;
+use kilndb_lab::statistics::Better;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,10 +1,10 @@
 //! Commit modes, whole tables at once, temporary tables (experiments 1 and 3).
 
-use super::figures::Better;
 use super::pgbench::PgbenchLoad;
 use super::turns::{BenchStage, ServerTurn, execute};
 use super::{BenchOptions, command, socket_folder};
 use kilndb_lab::client::Client;
+use kilndb_lab::statistics::Better;
 use std::time::Instant;
 
 const CLIENTS: u32 = 28;

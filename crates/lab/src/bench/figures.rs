@@ -5,16 +5,11 @@
 //! 2. What is said of a row comes from the ratios within its pairs, never from the ratio of two means: a machine whose
 //!    speed changes from minute to minute changes both values of a pair.
 
+use kilndb_lab::statistics::{Better, Gain, median};
 use std::collections::BTreeMap;
 
 /// A row whose whole interval lies below this has become slower.
 pub(super) const SLOWER_BELOW: f64 = 0.97;
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Better {
-    More,
-    Less,
-}
 
 /// What is done with a row's ratio.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -40,65 +35,9 @@ pub(super) struct Figures {
     values: BTreeMap<(String, &'static str), Vec<f64>>,
 }
 
-/// How many times as good one server is as the other, with the 95 % confidence interval of it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Gain {
-    pub times: f64,
-    /// The 95 % confidence interval; None: there is one pair only.
-    pub interval: Option<(f64, f64)>,
-}
-
-impl Gain {
-    /// The geometric mean of what is in the pairs, and Student's interval of its logarithm. None: there are no pairs, or a
-    /// value is nothing.
-    pub(super) fn of(base: &[f64], other: &[f64], better: Better) -> Option<Gain> {
-        let pairs = base.iter().zip(other);
-        let logs: Vec<f64> = pairs
-            .map(|(base, other)| match better {
-                Better::More => (other / base).ln(),
-                Better::Less => (base / other).ln(),
-            })
-            .collect();
-        if logs.is_empty() || logs.iter().any(|log| !log.is_finite()) {
-            return None;
-        }
-        let count = logs.len() as f64;
-        let mean = logs.iter().sum::<f64>() / count;
-        let interval = (logs.len() > 1).then(|| {
-            let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
-            let half = student_97_5(logs.len() - 1) * (variance / count).sqrt();
-            ((mean - half).exp(), (mean + half).exp())
-        });
-        Some(Gain { times: mean.exp(), interval })
-    }
-
-    /// The whole interval lies below the bound. What was measured once is what it is.
-    pub(super) fn is_slower(&self) -> bool {
-        self.is_worse_than(SLOWER_BELOW)
-    }
-    fn is_worse_than(&self, bound: f64) -> bool {
-        self.interval.map_or(self.times, |(_, upper)| upper) < bound
-    }
-}
-
-/// The 97.5 % quantile of Student's distribution.
-fn student_97_5(degrees: usize) -> f64 {
-    const FIRST: [f64; 20] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-        2.120, 2.110, 2.101, 2.093, 2.086,
-    ];
-    // Beyond the table this is right to two digits after the point.
-    FIRST.get(degrees.saturating_sub(1)).copied().unwrap_or(1.96 + 2.5 / degrees as f64)
-}
-
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        n if n.is_multiple_of(2) => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
+/// The whole interval lies below [`SLOWER_BELOW`].
+pub(super) fn is_slower(gain: &Gain) -> bool {
+    gain.is_worse_than(SLOWER_BELOW)
 }
 
 fn number(value: f64) -> String {
@@ -153,7 +92,7 @@ impl Figures {
     pub(super) fn slower(&self, base: &'static str, other: &'static str) -> Vec<&str> {
         let judged = self.rows.iter().filter(|row| row.judged == Judged::Yes);
         judged
-            .filter(|row| self.gain(row, base, other).is_some_and(|gain| gain.is_slower()))
+            .filter(|row| self.gain(row, base, other).is_some_and(|gain| is_slower(&gain)))
             .map(|row| row.name.as_str())
             .collect()
     }
@@ -187,7 +126,7 @@ impl Figures {
             let times = gain.map_or(String::new(), |gain| format!("{:.3}", gain.times));
             let interval = gain.and_then(|gain| gain.interval);
             let interval = interval.map_or(String::new(), |(from, to)| format!("{from:.3}–{to:.3}"));
-            let slower = row.judged == Judged::Yes && gain.is_some_and(|gain| gain.is_slower());
+            let slower = row.judged == Judged::Yes && gain.is_some_and(|gain| is_slower(&gain));
             let of_wire = match wire.map(|wire| (value(wire), value(names[1]))) {
                 Some((Some(wire), Some(own))) => format!(" {:.0} % |", 100.0 * own / wire),
                 Some(_) => " |".into(),
@@ -216,39 +155,18 @@ mod tests {
     }
 
     #[test]
-    fn pairs_count_and_not_means() {
-        // The machine halves its speed in the middle; within each pair the second is 2 % faster or slower.
-        let base = [100.0, 100.0, 50.0, 50.0];
-        let other = [102.0, 98.0, 51.0, 49.0];
-        let found = gain(&base, &other, Better::More);
-        let (from, to) = found.interval.expect("several pairs");
-        assert!(from < 1.0 && to > 1.0 && to - from < 0.1, "{found:?}");
-        assert!(!found.is_slower());
-    }
-
-    #[test]
     fn slower_is_what_lies_below_the_bound_as_a_whole() {
         let base = vec![100.0; 12];
         let by = |factor: f64| -> Vec<f64> { (0..12).map(|n| 100.0 * factor + f64::from(n % 3) - 1.0).collect() };
-        assert!(gain(&base, &by(0.94), Better::More).is_slower());
+        assert!(is_slower(&gain(&base, &by(0.94), Better::More)));
         // Below in the mean, but the interval reaches beyond the bound.
         let noisy: Vec<f64> = (0..12).map(|n| if n % 2 == 0 { 80.0 } else { 110.0 }).collect();
         let found = gain(&base, &noisy, Better::More);
-        assert!(found.times < SLOWER_BELOW && !found.is_slower(), "{found:?}");
-        assert!(!gain(&base, &by(1.0), Better::More).is_slower());
+        assert!(found.times < SLOWER_BELOW && !is_slower(&found), "{found:?}");
+        assert!(!is_slower(&gain(&base, &by(1.0), Better::More)));
         // Less is better of times and sizes.
-        assert!(gain(&base, &by(1.06), Better::Less).is_slower());
-        assert!(!gain(&base, &by(0.5), Better::Less).is_slower());
-    }
-
-    #[test]
-    fn the_interval_is_students() {
-        // Logarithms 0.1, 0.2, 0.3: mean 0.2, standard error 0.1 / sqrt(3), quantile 4.303 of two degrees.
-        let other: Vec<f64> = [0.1f64, 0.2, 0.3].iter().map(|log| log.exp()).collect();
-        let found = gain(&[1.0; 3], &other, Better::More);
-        let (from, to) = found.interval.expect("several pairs");
-        assert!((found.times.ln() - 0.2).abs() < 1e-9);
-        assert!((from.ln() - (0.2 - 0.248_434)).abs() < 1e-5 && (to.ln() - (0.2 + 0.248_434)).abs() < 1e-5);
+        assert!(is_slower(&gain(&base, &by(1.06), Better::Less)));
+        assert!(!is_slower(&gain(&base, &by(0.5), Better::Less)));
     }
 
     #[test]
@@ -272,7 +190,5 @@ mod tests {
         }
         assert_eq!(figures.beyond_bounds("after"), ["share"]);
         assert_eq!(figures.beyond_bounds("before"), [""; 0]);
-        // Nothing is no ratio.
-        assert_eq!(Gain::of(&[0.0], &[1.0], Better::Less), None);
     }
 }

@@ -1,10 +1,10 @@
 //! The hot row and the queue (experiment 4). What counts is rows changed, never attempts.
 
 use super::BenchOptions;
-use super::figures::Better;
 use super::pgbench::PgbenchLoad;
 use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::client::Client;
+use kilndb_lab::statistics::Better;
 
 const HOT_ROW_START: i64 = 2_000_000_000;
 const QUEUE_ROWS: i64 = 1_000_000;

@@ -1,11 +1,11 @@
 //! A GIN index beside updates that do not touch it, and what it costs and finds (experiment 2).
 
 use super::BenchOptions;
-use super::figures::{Better, median};
 use super::per_second::{PerSecondFigures, by_second};
 use super::pgbench::PgbenchLoad;
 use super::turns::{BenchStage, ServerTurn, execute};
 use kilndb_lab::process::TempDir;
+use kilndb_lab::statistics::{Better, median};
 use std::time::{Duration, Instant};
 
 const DOCUMENTS: u32 = 50_000;

@@ -1,10 +1,10 @@
 //! How long point queries take while other sessions scan and rewrite a whole table.
 
-use super::figures::Better;
 use super::pgbench::PgbenchLoad;
 use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::guard::SetAtEnd;
 use kilndb_lab::process::TempDir;
+use kilndb_lab::statistics::Better;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const CLIENTS: u32 = 16;

@@ -1,9 +1,9 @@
 //! What comes before any load: an idle session's memory, and pgbench's tables.
 
-use super::figures::Better;
 use super::turns::{BenchStage, ServerTurn};
 use super::{BenchOptions, command};
 use kilndb_lab::client::Client;
+use kilndb_lab::statistics::Better;
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -1,11 +1,11 @@
 //! TPC-B on the very table that is changed meanwhile, again and again; and beside ANALYZE by itself and a long report.
 
-use super::figures::Better;
 use super::per_second::{PerSecondFigures, by_second};
 use super::pgbench::PgbenchLoad;
 use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::client::Client;
 use kilndb_lab::process::TempDir;
+use kilndb_lab::statistics::Better;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

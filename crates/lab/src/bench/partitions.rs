@@ -1,9 +1,9 @@
 //! One table against many partitions, and PL/pgSQL (experiment 5, the partitioned queue of experiment 4).
 
 use super::BenchOptions;
-use super::figures::Better;
 use super::pgbench::PgbenchLoad;
 use super::turns::{BenchStage, ServerTurn};
+use kilndb_lab::statistics::Better;
 
 const CLIENTS: u32 = 64;
 const PARTITIONS: u32 = 1024;

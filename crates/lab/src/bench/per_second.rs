@@ -1,7 +1,7 @@
 //! What pgbench has done in each second, from its logs.
 
-use super::figures::median;
 use kilndb_lab::process::TempDir;
+use kilndb_lab::statistics::median;
 use std::collections::BTreeMap;
 
 /// What a run was like, second by second.

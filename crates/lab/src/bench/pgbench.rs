@@ -1,10 +1,10 @@
 //! pgbench's own scripts: point SELECT and TPC-B, by number of clients and by protocol. And how pgbench is run.
 
-use super::figures::Better;
 use super::turns::{BenchStage, ServerTurn};
 use super::{BenchOptions, command};
 use kilndb_lab::client::{Address, Client};
 use kilndb_lab::process::TempDir;
+use kilndb_lab::statistics::Better;
 
 /// What pgbench is to do.
 #[derive(Clone, Copy)]

@@ -3,9 +3,9 @@
 //! Few threads serve all clients, as pgbench's do, so that as much of the processor as can be is the servers'.
 
 use super::BenchOptions;
-use super::figures::Better;
 use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::client::extended;
+use kilndb_lab::statistics::Better;
 use mio::{Events, Interest, Poll, Token};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::ring;

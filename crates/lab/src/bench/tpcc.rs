@@ -1,9 +1,9 @@
 //! TPC-C: new orders a minute, by warehouses and terminals.
 
 use super::BenchOptions;
-use super::figures::Better;
 use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::client::Client;
+use kilndb_lab::statistics::Better;
 use kilndb_lab::tpcc::{self, RoundTrips, TpccLoad, TpccRun, TpccSize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

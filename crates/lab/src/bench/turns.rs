@@ -5,11 +5,12 @@
 //! 2. While one server has its turn the others stand still (SIGSTOP), with all they do in the background.
 //! 3. The order of a pair changes from one to the next: what comes first meets the same as what comes second.
 
-use super::figures::{Better, Figures, Judged};
+use super::figures::{Figures, Judged};
 use super::pgbench::{PgbenchLoad, PgbenchRun};
 use super::{BenchOptions, pgbench};
 use kilndb_lab::client::{Address, Client};
 use kilndb_lab::process::{Server, TempDir};
+use kilndb_lab::statistics::Better;
 use std::path::PathBuf;
 use std::time::Instant;
 

@@ -1,10 +1,10 @@
 //! The queries of the part `plans` as rows of this one: TPC-H and the classes of queries.
 
-use super::super::figures::median;
 use super::super::plans::{self, PlanGroup, QueryComparison};
 use super::super::turns::ComparedServer;
 use super::report::{ExecutionRow, RowFigures};
 use super::script::{RowBounds, RowFilter};
+use kilndb_lab::statistics::median;
 
 /// Processes beside the session's own that PostgreSQL uses for a query by default.
 const PARALLEL_WORKERS: u32 = 2;

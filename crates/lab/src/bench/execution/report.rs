@@ -1,7 +1,8 @@
 //! The table of the rows, and which of them fail.
 
-use super::super::figures::{Better, Gain, median};
+use super::super::figures::is_slower;
 use super::script::RowBounds;
+use kilndb_lab::statistics::{Better, Gain, median};
 
 /// What was measured of the two servers.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +80,7 @@ impl ExecutionRow {
     /// By the whole interval of the ratios within the pairs, as in the other parts. What was measured once is only told.
     fn is_slower(&self) -> bool {
         let RowFigures::Times([base, other]) = &self.figures else { return false };
-        base.len() > 1 && Gain::of(base, other, Better::Less).is_some_and(|gain| gain.is_slower())
+        base.len() > 1 && Gain::of(base, other, Better::Less).is_some_and(|gain| is_slower(&gain))
     }
 
     fn line(&self, is_to_postgres: bool) -> String {

@@ -1,11 +1,11 @@
 //! One query on two servers in turns: its times, its answers, and the rows its plans produced.
 
-use super::super::figures::median;
 use super::super::turns::{ComparedServer, execute};
 use super::answers::{difference, rows_of};
 use super::explain::produced_rows;
 use super::queries::PlanQuery;
 use kilndb_lab::client::{Answer, Client, ClientError};
+use kilndb_lab::statistics::median;
 use std::time::Instant;
 
 /// A query that takes longer is cut off, and counts as so long.

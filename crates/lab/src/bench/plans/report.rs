@@ -1,7 +1,7 @@
 //! The tables of queries, what is said below them, and what fails.
 
-use super::super::figures::median;
 use super::measure::{LIMIT_S, QueryComparison, QueryFigures, QueryOutcome};
+use kilndb_lab::statistics::median;
 
 /// What the ratios of the second server to the first are to stay below. They are listed and do not fail the benchmark.
 pub(in crate::bench) struct RatioBounds {

@@ -3,11 +3,11 @@
 //! The fastest of many plans that are timed once is the one that noise favoured. So it is only found in this way, and then
 //! timed again in turns with the chosen plan, as often as that.
 
-use super::super::super::figures::median;
 use super::super::super::turns::ComparedServer;
 use super::super::measure::QuerySession;
 use super::estimates::{ExplainedRun, NodeCounts, explained_run};
 use kilndb_lab::client::{Answer, Client, ClientError};
+use kilndb_lab::statistics::median;
 
 /// The plan of a query that takes less is not held against other plans: noise would decide.
 pub(super) const WORTH_MS: f64 = 10.0;
