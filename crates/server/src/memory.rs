@@ -188,7 +188,7 @@ mod tests {
     fn there_is_a_machine() {
         assert!(total_bytes().unwrap() > 1 << 20);
         assert!(machine_bytes() <= total_bytes().unwrap());
-        assert_eq!(limits_of_group("12:cpu,cpuacct:/"), []);
-        assert_eq!(limits_of_group("nonsense"), []);
+        assert!(limits_of_group("12:cpu,cpuacct:/").is_empty());
+        assert!(limits_of_group("nonsense").is_empty());
     }
 }

@@ -56,7 +56,7 @@ impl UpdateSamples {
         let own = &self.0[worker % self.0.len()];
         let updates = own.updates.load(Relaxed).wrapping_add(1);
         own.updates.store(updates, Relaxed);
-        if updates % SAMPLE_EVERY == 0 {
+        if updates.is_multiple_of(SAMPLE_EVERY) {
             own.keep(UpdateSample { at_nanos: now_nanos(), relation, row });
         }
     }

@@ -106,7 +106,7 @@ fn run_experiment(
         found.extend(of_clients);
     }
     cells.iter().for_each(|cell| cell.clear(options.keep));
-    Ok(results_of(experiment, found)?)
+    results_of(experiment, found)
 }
 
 /// The rounds of all cells with one number of clients.
