@@ -61,6 +61,13 @@ pub(super) struct IndexPath {
     presorted: usize,
 }
 
+impl IndexPath {
+    /// As [`IndexMatch::finds_one_row`].
+    fn finds_one_row(&self) -> bool {
+        self.conditions.finds_one_row(&self.index)
+    }
+}
+
 /// A way to the rows of a table.
 pub(super) enum AccessPath {
     /// By row ids: their expressions, and the condition that they are of.
@@ -230,8 +237,13 @@ impl Planner<'_> {
             let is_or = !used.is_empty() && used.iter().all(|at| matches!(all[*at].kind, ExprKind::Or(_)));
             let looks_up = path.conditions.has_conditions() && !is_or && path.conditions.skipped_values() == 0.0;
             let may_leave_out_rows = looks_up || is_ordered && wanted.limit.is_finite();
-            let rival = match best.path {
+            let finds_one_row = path.finds_one_row();
+            let rival = match &best.path {
                 AccessPath::Seq if may_leave_out_rows => grown_cost,
+                // That a range has one row as well is an estimate, which may be of what was there a moment ago: values that grow with
+                // time are beyond what statistics have seen.
+                AccessPath::Index(known) if known.finds_one_row() && !finds_one_row => continue,
+                AccessPath::Index(known) if !known.finds_one_row() && finds_one_row => grown_cost,
                 _ => best_cost,
             };
             if cost < rival {
@@ -242,7 +254,8 @@ impl Planner<'_> {
             }
         }
         let index_cost = if let AccessPath::Index(_) = best.path { Some(best_cost) } else { None };
-        if self.wants_bitmap(table, preds, index_cost, wanted.limit.is_finite()) {
+        let finds_one_row = matches!(&best.path, AccessPath::Index(path) if path.finds_one_row());
+        if !finds_one_row && self.wants_bitmap(table, preds, index_cost, wanted.limit.is_finite()) {
             let selectivities: Vec<f64> = preds.iter().map(|e| self.condition_selectivity(rel.id, e)).collect();
             let conditions = Conditions { preds, selectivities: &selectivities };
             if let Some(path) = self.bitmap_path(rel, table, conditions, all, size)? {
@@ -370,7 +383,7 @@ impl Planner<'_> {
     ) -> Result<TreeSearch> {
         let used = m.used.iter().map(|i| &all[*i]);
         let mut entries = size.rows * self.restriction_selectivity(rel.id, used);
-        if index.unique && m.equal.len() == index.keys.len() {
+        if m.finds_one_row(index) {
             entries = 1.0;
         }
         if let Some(sql) = &index.predicate_sql {

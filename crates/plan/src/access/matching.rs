@@ -83,6 +83,11 @@ impl IndexMatch {
         self.equal.len() + self.points.len() == index.keys.len() && self.arrays().count() < 2 && !self.skips()
     }
 
+    /// Does it find one row at the most, whatever the statistics say? Not for columns that may be any of several values.
+    pub fn finds_one_row(&self, index: &Index) -> bool {
+        index.unique && self.equal.len() == index.keys.len()
+    }
+
     fn skips(&self) -> bool {
         self.points.iter().any(|p| matches!(p, ColumnPoints::Each(_)))
     }
