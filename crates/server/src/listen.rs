@@ -59,16 +59,20 @@ fn socket2_listen(host: &str, port: u16) -> io::Result<TcpListener> {
 /// Binds `.s.PGSQL.PORT`. A socket file that nobody answers on is left over from a crash and is replaced.
 /// `mode`: `unix_socket_permissions`; whoever may write to the socket may connect.
 pub fn bind_unix(dir: &Path, port: u16, mode: u32) -> Result<UnixListener> {
-    let path = dir.join(format!(".s.PGSQL.{port}"));
+    bind_unix_path(&dir.join(format!(".s.PGSQL.{port}")), mode)
+}
+
+/// As [`bind_unix`], with a name of its own.
+pub fn bind_unix_path(path: &Path, mode: u32) -> Result<UnixListener> {
     let fail = |e: io::Error| Error::new(sqlstate::IO_ERROR, format!("could not listen on {}: {e}", path.display()));
     if path.exists() {
-        if std::os::unix::net::UnixStream::connect(&path).is_ok() {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(fail(io::Error::from_raw_os_error(libc::EADDRINUSE)));
         }
-        std::fs::remove_file(&path).map_err(fail)?;
+        std::fs::remove_file(path).map_err(fail)?;
     }
-    let listener = UnixListener::bind(&path).map_err(fail)?;
-    std::fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(fail)?;
+    let listener = UnixListener::bind(path).map_err(fail)?;
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(fail)?;
     // SAFETY: the descriptor is the open listening socket.
     unsafe { libc::listen(listener.as_raw_fd(), 4096) };
     Ok(listener)

@@ -24,7 +24,7 @@ use kilndb_base::{Error, Result, sqlstate};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,8 @@ pub fn start(place: &str, dealer: &Arc<ConnectionDealer>, shared: &Arc<ServerSha
     let open = Arc::new(AtomicUsize::new(0));
     let env = shared.env.clone();
     if place.starts_with('/') {
-        let listener = bind_unix(Path::new(place))?;
+        let mode = shared.instance.cluster.settings().number("unix_socket_permissions") as u32 & 0o777;
+        let listener = listen::bind_unix_path(Path::new(place), mode)?;
         let accept = move || accept_unix(&listener, &gate, &open);
         env.spawn("console", Box::new(accept))?;
         return Ok(());
@@ -67,18 +68,6 @@ fn bad_place(place: &str) -> Error {
     let message = format!("invalid value for parameter \"console_listen\": \"{place}\"");
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
         .with_hint("It is a host and a port (127.0.0.1:8008), or the path of a Unix socket.")
-}
-
-/// A socket file that nobody answers on is left over from a crash and is replaced.
-fn bind_unix(path: &Path) -> Result<UnixListener> {
-    let fail = |e: io::Error| Error::new(sqlstate::IO_ERROR, format!("could not listen on {}: {e}", path.display()));
-    if path.exists() {
-        if UnixStream::connect(path).is_ok() {
-            return Err(fail(io::Error::from_raw_os_error(libc::EADDRINUSE)));
-        }
-        std::fs::remove_file(path).map_err(fail)?;
-    }
-    UnixListener::bind(path).map_err(fail)
 }
 
 fn accept_tcp(listener: &TcpListener, gate: &Arc<ConsoleGate>, open: &Arc<AtomicUsize>) {
@@ -159,6 +148,7 @@ fn serve(mut stream: impl ConsoleStream, peer: ConsolePeer, gate: &ConsoleGate) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_place_that_is_none_is_told() {
@@ -170,10 +160,11 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("kilndb-console-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("socket");
-        let first = bind_unix(&path).expect("nobody is there");
-        assert!(bind_unix(&path).is_err(), "somebody listens");
+        let bind = || listen::bind_unix_path(&path, 0o700);
+        let first = bind().expect("nobody is there");
+        assert!(bind().is_err(), "somebody listens");
         drop(first);
-        assert!(bind_unix(&path).is_ok(), "what is left over is replaced");
+        assert!(bind().is_ok(), "what is left over is replaced");
         std::fs::remove_dir_all(&folder).expect("it goes");
     }
 
