@@ -119,7 +119,7 @@ bench: build
 # LAB_ROUNDS= for longer ones, OUT= for another folder.
 lab: build
 	$(SETUP) build test postgres
-	$${CARGO_TARGET_DIR:-target}/release/kilndb lab run documents --seconds $(or $(LAB_SECONDS),2) --rounds $(or $(LAB_ROUNDS),3) \
+	$${CARGO_TARGET_DIR:-target}/release/kilndb lab run documents --seconds $(or $(LAB_SECONDS),1) --rounds $(or $(LAB_ROUNDS),3) \
 		--out $(or $(OUT),lab-results) --overwrite
 
 # The report in a browser and the console with a real Prometheus, which wants that package (its service is not used).
