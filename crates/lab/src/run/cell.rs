@@ -5,7 +5,7 @@
 use super::observer::{self, Observed};
 use super::progress::LabProgress;
 use super::session::ScriptSession;
-use super::{DriverKind, LabOptions};
+use super::{DriverKind, LabOptions, is_stopped};
 use crate::client::Client;
 use crate::driver::{self, LoadFigures, LoadLength, LoadPlan};
 use crate::experiment::{Experiment, ProductName, Variant};
@@ -124,7 +124,8 @@ impl<'c> LabCell<'c> {
     }
     /// Takes away what there is, unless it is to be kept.
     pub fn clear(&self, keep: bool) {
-        if keep || self.target.facts.problem.is_some() {
+        // A temporary server that is about to go takes all with it.
+        if keep || self.target.facts.problem.is_some() || is_stopped() && self.target.is_temporary() {
             return;
         }
         self.alone(|| {

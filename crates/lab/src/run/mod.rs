@@ -125,6 +125,9 @@ fn run_rounds(
         }
         for at in order {
             let (cell, of_cell) = (&mut cells[at], &mut results[at]);
+            if is_stopped() && of_cell.runs.is_empty() {
+                of_cell.problem.get_or_insert_with(|| "stopped".into());
+            }
             if of_cell.problem.is_some() || is_stopped() {
                 continue;
             }

@@ -110,6 +110,10 @@ impl Target {
     pub fn connect(&self) -> Result<Client, ClientError> {
         Client::log_in(&self.uri.address, &self.uri.database, self.uri.password.as_deref())
     }
+    /// It goes with this value.
+    pub fn is_temporary(&self) -> bool {
+        self.running.is_some()
+    }
     pub fn pause(&self) {
         if let Some(running) = &self.running {
             running.server.pause();
