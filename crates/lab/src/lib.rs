@@ -26,4 +26,5 @@ pub mod slt;
 pub mod statistics;
 pub mod suite;
 pub mod target;
+pub mod top;
 pub mod tpcc;

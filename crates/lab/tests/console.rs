@@ -228,6 +228,34 @@ fn a_unix_socket_has_a_user_at_its_end() {
     assert_eq!(server.get("/data.json").status, 401);
 }
 
+#[test]
+fn the_same_is_shown_in_a_terminal() {
+    let server = ConsoleServer::start();
+    let (mut holder, mut waiter) = (server.client(), server.client());
+    holder.query("create table seat (id int primary key, taken int); insert into seat values (1, 0)").expect("a table");
+    holder.query("begin; update seat set taken = 1").expect("it is held");
+    waiter.send("update seat set taken = 2").expect("it is sent");
+    let uri = format!("postgresql://postgres@127.0.0.1:{}/postgres", server.server.address().port);
+    let top = |uri: &str| {
+        let program = process::kilndb_program().expect("it is built");
+        std::process::Command::new(program).args(["top", uri, "--once", "--interval", "0.2"]).output().expect("it runs")
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let screen = String::from_utf8(top(&uri).stdout).expect("text");
+        assert!(screen.contains("KilnDB") && screen.contains("commits "), "{screen}");
+        if screen.contains("public.seat") && screen.contains("update seat set taken = 2") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{screen}");
+    }
+    holder.query("commit").expect("it ends");
+    waiter.answers().expect("it goes on");
+    let down = format!("postgresql://postgres@127.0.0.1:{}/postgres", process::free_port().expect("a port"));
+    let output = top(&down);
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("refused"), "{output:?}");
+}
+
 /// A process that ends with this value.
 struct Ended(std::process::Child);
 

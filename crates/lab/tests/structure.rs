@@ -31,7 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("plpgsql", &["base", "types", "syntax", "context", "sql"]),
-    // The lab is the one exception to arrows down: the program has it as a command, and nothing else of the server may use it.
+    // The lab is the one exception to arrows down: the program has `lab` and `top` as commands, and the console its client.
     ("server", &["base", "auth", "types", "syntax", "storage", "context", "sql", "plpgsql", "wire", "lab"]),
     // These two see a server from outside.
     ("lab", &["base"]),

@@ -15,6 +15,7 @@ Usage:
   kilndb check -D DIR
   kilndb inspect relations|log|page|tree|undo -D DIR [...]
   kilndb lab list|run|report|compare [...]
+  kilndb top [URI] [--interval SECONDS] [--once]
   kilndb --version
   kilndb --help
 
@@ -53,6 +54,8 @@ inspect shows a structure of a cluster that no server has open in words, and wri
 
 lab     runs experiments on this and other servers side by side, and reports which choice is the fast one:
         \"kilndb lab help\" says more
+
+top     shows what a server does in the terminal, until Ctrl-C
 ";
 
 /// The word for an engine that a supervisor starts.
@@ -132,6 +135,8 @@ pub enum Command {
     },
     /// The lab reads its own arguments.
     Lab(Vec<String>),
+    /// As the lab.
+    Top(Vec<String>),
 }
 
 pub fn parse(arguments: &[String]) -> Result<Command, String> {
@@ -152,6 +157,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             let (data_dir, what) = inspect::parse(&arguments[1..])?;
             Ok(Command::Inspect { data_dir, what })
         }
+        Some("top") => Ok(Command::Top(arguments[1..].to_vec())),
         Some("lab") => Ok(Command::Lab(arguments[1..].to_vec())),
         Some(other) => Err(format!("unknown command \"{other}\"")),
     }

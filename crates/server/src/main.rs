@@ -79,15 +79,8 @@ fn main() -> ExitCode {
         Ok(cli::Command::Check { data_dir }) => return check::check(&data_dir).unwrap_or_else(|e| failed(&e)),
         Ok(cli::Command::Init(options)) => init::init(options),
         Ok(cli::Command::Inspect { data_dir, what }) => inspect::run(&data_dir, &what),
-        Ok(cli::Command::Lab(arguments)) => {
-            return kilndb_lab::command::run(&arguments).map_or_else(
-                |message| {
-                    eprintln!("kilndb: {message}");
-                    ExitCode::FAILURE
-                },
-                |()| ExitCode::SUCCESS,
-            );
-        }
+        Ok(cli::Command::Lab(arguments)) => return told(kilndb_lab::command::run(&arguments)),
+        Ok(cli::Command::Top(arguments)) => return told(kilndb_lab::top::run(&arguments)),
         Err(message) => {
             eprintln!("kilndb: {message}\nTry \"kilndb --help\" for more information.");
             return ExitCode::from(2);
@@ -96,6 +89,17 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => failed(&e),
+    }
+}
+
+/// Of commands that see servers from outside, whose errors are words.
+fn told(done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("kilndb: {message}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -1,0 +1,225 @@
+//! `kilndb top`: what the console shows, in a terminal, of any server that speaks the protocol.
+//!
+//! 1. It asks in SQL with the rights of whoever logs in, in a read-only session, once an interval.
+//! 2. A question that a server cannot answer (PostgreSQL has no hot rows) is left out; the others are shown.
+//! 3. Where standard output is no terminal, or with `--once`, it prints one screen and ends.
+//!
+//! Must not know: how a server counts.
+
+use crate::client::{Answer, Client, ClientError};
+use crate::run::{StopWatch, is_stopped};
+use crate::target::TargetUri;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+pub const HELP: &str = "\
+Usage:
+  kilndb top [URI] [--interval SECONDS] [--once]
+
+shows what a server does, until Ctrl-C: commits and changes a second, the hottest rows, sessions by state and wait, open
+transactions, statements. URI is postgresql://user:password@host:port/database (without one: the user `postgres` at
+127.0.0.1:5432)
+";
+
+/// Rows of a table on the screen.
+const ROWS_MAX: usize = 8;
+const CELL_CHARS_MAX: usize = 60;
+
+/// A table on the screen, by its title.
+struct TopTable {
+    title: &'static str,
+    sql: &'static str,
+}
+
+const TABLES: [TopTable; 4] = [
+    TopTable {
+        title: "Hottest rows",
+        sql: "select schemaname || '.' || relname as \"table\", row_tid as place, updates_per_second::bigint as \"updates/s\", waiters, holder_pid as \"held by\" \
+              from kiln_stat_hot_rows order by waiters desc, updates_per_second desc limit 8",
+    },
+    TopTable {
+        title: "Sessions",
+        sql: "select coalesce(state, backend_type) as state, case when state = 'active' then coalesce(wait_event_type || ': ' || wait_event, 'running') else '' end as wait, \
+              count(*) as sessions from pg_stat_activity where pid <> pg_backend_pid() group by 1, 2 order by 3 desc limit 8",
+    },
+    TopTable {
+        title: "Open transactions, the oldest first",
+        sql: "select pid, usename as role, state, extract(epoch from clock_timestamp() - xact_start)::numeric(20,1) as seconds, left(query, 80) as statement \
+              from pg_stat_activity where xact_start is not null and pid <> pg_backend_pid() order by xact_start limit 8",
+    },
+    TopTable {
+        title: "Statements that run, the longest first",
+        sql: "select pid, extract(epoch from clock_timestamp() - query_start)::numeric(20,1) as seconds, \
+              coalesce(wait_event_type || ': ' || wait_event, 'running') as wait, left(query, 80) as statement \
+              from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() order by query_start limit 8",
+    },
+];
+
+const COUNTERS: &str = "select sum(xact_commit), sum(xact_rollback), sum(tup_inserted), sum(tup_updated), sum(tup_deleted), sum(tup_fetched) \
+    from pg_stat_database";
+const COUNTER_NAMES: [&str; 6] = ["commits", "rollbacks", "inserted", "updated", "deleted", "fetched"];
+
+/// Counters as they stood then.
+struct CounterMarks {
+    at: Instant,
+    counts: Vec<f64>,
+}
+
+/// What `top` is asked.
+struct TopRequest {
+    uri: TargetUri,
+    interval: Duration,
+    once: bool,
+}
+
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    if arguments.iter().any(|word| matches!(word.as_str(), "help" | "--help" | "-h")) {
+        print!("{HELP}");
+        return Ok(());
+    }
+    let request = request(arguments)?;
+    let mut client = connect(&request.uri).map_err(|e| format!("{}: {e}", request.uri.shown()))?;
+    let version = client.value("select version()").map_err(|e| e.to_string())?.unwrap_or_default();
+    let version = version.split(',').next().unwrap_or_default().to_string();
+    let is_live = !request.once && std::io::stdout().is_terminal();
+    let _watch = StopWatch::new();
+    let mut before = marks(&mut client).map_err(|e| e.to_string())?;
+    loop {
+        let next = Instant::now() + request.interval;
+        while Instant::now() < next && !is_stopped() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if is_stopped() {
+            return Ok(());
+        }
+        let now = marks(&mut client).map_err(|e| e.to_string())?;
+        let mut screen = format!("{version}   {}\n\n{}\n", request.uri.shown(), rates(&before, &now));
+        for table in &TABLES {
+            match client.query(table.sql) {
+                Ok(answers) => {
+                    screen.push_str(&shown(table.title, &answers.into_iter().next_back().unwrap_or_default()))
+                }
+                Err(ClientError::Server(_)) => {}
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+        before = now;
+        // To the top left, then what was below.
+        let text = if is_live { format!("\x1b[H\x1b[J{screen}") } else { screen };
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| e.to_string())?;
+        if !is_live {
+            return Ok(());
+        }
+    }
+}
+
+fn request(arguments: &[String]) -> Result<TopRequest, String> {
+    let mut request = TopRequest {
+        uri: TargetUri::read("postgresql://postgres@127.0.0.1:5432/postgres")?,
+        interval: Duration::from_secs(1),
+        once: false,
+    };
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "--once" => request.once = true,
+            "--interval" => {
+                let seconds = rest.next().and_then(|text| text.parse::<f64>().ok());
+                let seconds = seconds.filter(|seconds| (0.1..=3600.0).contains(seconds));
+                request.interval =
+                    Duration::from_secs_f64(seconds.ok_or("--interval needs seconds, from 0.1 to 3600")?);
+            }
+            option if option.starts_with("--") => return Err(format!("unknown option {option}")),
+            uri => request.uri = TargetUri::read(uri)?,
+        }
+    }
+    Ok(request)
+}
+
+fn connect(uri: &TargetUri) -> Result<Client, ClientError> {
+    let mut client = Client::log_in(&uri.address, &uri.database, uri.password.as_deref())?;
+    client.query(
+        "set application_name = 'kilndb top'; set default_transaction_read_only = on; set statement_timeout = '5s'",
+    )?;
+    Ok(client)
+}
+
+fn marks(client: &mut Client) -> Result<CounterMarks, ClientError> {
+    let answers = client.query(COUNTERS)?;
+    let row = answers.into_iter().next_back().and_then(|answer| answer.rows.into_iter().next()).unwrap_or_default();
+    let counts = row.iter().map(|text| text.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0.0)).collect();
+    Ok(CounterMarks { at: Instant::now(), counts })
+}
+
+/// `commits 1200/s   rollbacks 0/s   …`
+fn rates(before: &CounterMarks, now: &CounterMarks) -> String {
+    let seconds = now.at.saturating_duration_since(before.at).as_secs_f64().max(1e-3);
+    let rate = |(then, now): (&f64, &f64)| (now - then).max(0.0) / seconds;
+    let rates = before.counts.iter().zip(&now.counts).map(rate);
+    let told: Vec<String> = COUNTER_NAMES.iter().zip(rates).map(|(name, rate)| format!("{name} {rate:.0}/s")).collect();
+    told.join("   ")
+}
+
+/// A table with its columns aligned. What nobody is in is not shown.
+fn shown(title: &str, answer: &Answer) -> String {
+    if answer.rows.is_empty() {
+        return String::new();
+    }
+    let header = answer.columns.iter().map(|(name, _)| name.clone()).collect();
+    let cell = |value: &Option<String>| printable(value.as_deref().unwrap_or_default());
+    let rows = answer.rows.iter().take(ROWS_MAX).map(|row| row.iter().map(cell).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    let width =
+        |at: usize| lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..answer.columns.len()).map(width).collect();
+    let mut text = format!("\n{title}\n");
+    for line in &lines {
+        let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str("  ");
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// What a statement says must not steer the terminal.
+fn printable(text: &str) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.char_indices().nth(CELL_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_by_second() {
+        let at = Instant::now();
+        let before = CounterMarks { at, counts: vec![100.0, 5.0] };
+        let now = CounterMarks { at: at + Duration::from_secs(2), counts: vec![300.0, 1.0] };
+        // A server that was started anew counts from the beginning.
+        assert_eq!(rates(&before, &now), "commits 100/s   rollbacks 0/s");
+    }
+
+    #[test]
+    fn a_table_is_aligned_and_harmless() {
+        let answer = Answer {
+            columns: vec![("pid".into(), 23), ("statement".into(), 25)],
+            rows: vec![
+                vec![Some("7".into()), Some("select 1\x1b[2J\nfrom t".into())],
+                vec![Some("1234".into()), Some("x".repeat(100))],
+            ],
+            tag: String::new(),
+        };
+        let text = shown("Statements", &answer);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..3], ["", "Statements", "  pid   statement"]);
+        assert_eq!(lines[3], "  7     select 1 [2J from t");
+        assert!(lines[4].ends_with("x…") && lines[4].chars().count() == 8 + CELL_CHARS_MAX + 1, "{}", lines[4]);
+        assert_eq!(shown("Nothing", &Answer::default()), "");
+    }
+}
