@@ -161,6 +161,9 @@ impl<'c> LabCell<'c> {
 
     /// One run: a warm-up, unless it counts. Errors are in one line.
     pub fn run(&mut self, clients: usize, counts: bool, progress: &mut LabProgress) -> Result<RunResults, String> {
+        if let Some(why) = self.target.has_no_room_for(clients) {
+            return Err(why);
+        }
         let length = Duration::from_secs(self.seconds);
         let length = if counts { length } else { (length / WARM_UP_PART).max(Duration::from_secs(1)) };
         let shape = LoadShape { clients, length, rate: self.experiment.file.load.rate };

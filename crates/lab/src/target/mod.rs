@@ -22,6 +22,9 @@ use std::path::Path;
 /// What temporary servers are told: as many sessions as experiments have, and what is usual for the rest.
 const SETTINGS: [&str; 4] = ["max_connections=10500", "shared_buffers=1GB", "max_wal_size=4GB", "autovacuum=on"];
 
+/// What a process of PostgreSQL has for itself once it has run a few statements, or somewhat more.
+const PROCESS_BYTES: u64 = 3 << 20;
+
 /// A server that experiments run on.
 pub struct Target {
     pub name: String,
@@ -127,6 +130,18 @@ impl Target {
     /// What its processes have used so far. None: they are not this machine's, or not known.
     pub fn process_use(&self) -> Option<ProcessUse> {
         self.running.as_ref().map(|running| ProcessUse::of_tree(running.server.pid()))
+    }
+
+    /// Whether so many sessions are too many for this machine: of a server that the lab has started, and that has a process for each.
+    /// Else the system would end processes, and not only the server's.
+    pub fn has_no_room_for(&self, sessions: usize) -> Option<String> {
+        if !self.is_temporary() || self.product != Some(ProductName::Postgres) {
+            return None;
+        }
+        let (needed, free) = (sessions as u64 * PROCESS_BYTES, usage::free_memory_bytes()?);
+        (needed > free).then(|| {
+            format!("{sessions} processes would need {} GB of memory, and {} GB are free", needed >> 30, free >> 30)
+        })
     }
 
     /// Ends all sessions that began with [`session_name`]: somebody wants to stop, and they may run for long.

@@ -72,6 +72,13 @@ fn memory(pid: u32) -> Option<(u64, u64)> {
     Some((resident * page_bytes, shared * page_bytes))
 }
 
+/// Memory that programs can have without anything being written elsewhere. None: the system does not tell.
+pub(super) fn free_memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
 fn ticks_per_second() -> f64 {
     // SAFETY: a question without memory of ours.
     unsafe { libc::sysconf(libc::_SC_CLK_TCK) as f64 }
@@ -86,6 +93,11 @@ mod tests {
     fn a_line_of_proc_is_read() {
         let row = process("7 (a (b) c) S 3 7 7 0 -1 4194560 1 2 3 4 100 20 30 4 20 0 1 0 5 6 7").expect("a process");
         assert_eq!((row.parent, row.ticks), (3, 154));
+    }
+
+    #[test]
+    fn there_is_memory() {
+        assert!(free_memory_bytes().is_some_and(|bytes| bytes > 1 << 20));
     }
 
     #[test]
