@@ -17,6 +17,7 @@ pub mod isolation;
 pub mod postgres;
 pub mod process;
 pub mod proof;
+pub mod questions;
 pub mod random;
 pub mod report;
 pub mod results;

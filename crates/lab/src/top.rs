@@ -7,6 +7,7 @@
 //! Must not know: how a server counts.
 
 use crate::client::{Answer, Client, ClientError};
+use crate::questions::ServerQuestion;
 use crate::run::{StopWatch, is_stopped};
 use crate::target::TargetUri;
 use std::io::{IsTerminal, Write};
@@ -25,39 +26,16 @@ transactions, statements. URI is postgresql://user:password@host:port/database (
 const ROWS_MAX: usize = 8;
 const CELL_CHARS_MAX: usize = 60;
 
-/// A table on the screen, by its title.
-struct TopTable {
-    title: &'static str,
-    sql: &'static str,
-}
-
-const TABLES: [TopTable; 4] = [
-    TopTable {
-        title: "Hottest rows",
-        sql: "select schemaname || '.' || relname as \"table\", row_tid as place, updates_per_second::bigint as \"updates/s\", waiters, holder_pid as \"held by\" \
-              from kiln_stat_hot_rows order by waiters desc, updates_per_second desc limit 8",
-    },
-    TopTable {
-        title: "Sessions",
-        sql: "select coalesce(state, backend_type) as state, case when state = 'active' then coalesce(wait_event_type || ': ' || wait_event, 'running') else '' end as wait, \
-              count(*) as sessions from pg_stat_activity where pid <> pg_backend_pid() group by 1, 2 order by 3 desc limit 8",
-    },
-    TopTable {
-        title: "Open transactions, the oldest first",
-        sql: "select pid, usename as role, state, extract(epoch from clock_timestamp() - xact_start)::numeric(20,1) as seconds, left(query, 80) as statement \
-              from pg_stat_activity where xact_start is not null and pid <> pg_backend_pid() order by xact_start limit 8",
-    },
-    TopTable {
-        title: "Statements that run, the longest first",
-        sql: "select pid, extract(epoch from clock_timestamp() - query_start)::numeric(20,1) as seconds, \
-              coalesce(wait_event_type || ': ' || wait_event, 'running') as wait, left(query, 80) as statement \
-              from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() order by query_start limit 8",
-    },
+/// The tables on the screen: titles, and the questions that they answer.
+const TABLES: [(&str, &str); 4] = [
+    ("Hottest rows", "hot_rows"),
+    ("Sessions", "sessions"),
+    ("Open transactions, the oldest first", "snapshots"),
+    ("Statements that run, the longest first", "statements"),
 ];
 
-const COUNTERS: &str = "select sum(xact_commit), sum(xact_rollback), sum(tup_inserted), sum(tup_updated), sum(tup_deleted), sum(tup_fetched) \
-    from pg_stat_database";
-const COUNTER_NAMES: [&str; 6] = ["commits", "rollbacks", "inserted", "updated", "deleted", "fetched"];
+/// The columns of the question about throughput that are shown.
+const COUNTERS: [&str; 6] = ["commits", "rollbacks", "inserted", "updated", "deleted", "fetched"];
 
 /// Counters as they stood then.
 struct CounterMarks {
@@ -94,11 +72,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         }
         let now = marks(&mut client).map_err(|e| e.to_string())?;
         let mut screen = format!("{version}   {}\n\n{}\n", request.uri.shown(), rates(&before, &now));
-        for table in &TABLES {
-            match client.query(table.sql) {
-                Ok(answers) => {
-                    screen.push_str(&shown(table.title, &answers.into_iter().next_back().unwrap_or_default()))
-                }
+        for (title, name) in TABLES {
+            match ask(name, &mut client) {
+                Ok(answer) => screen.push_str(&shown(title, &answer)),
                 Err(ClientError::Server(_)) => {}
                 Err(e) => return Err(e.to_string()),
             }
@@ -145,10 +121,17 @@ fn connect(uri: &TargetUri) -> Result<Client, ClientError> {
     Ok(client)
 }
 
+fn ask(name: &str, client: &mut Client) -> Result<Answer, ClientError> {
+    ServerQuestion::find(name).map_or_else(|| Ok(Answer::default()), |question| question.ask(client))
+}
+
 fn marks(client: &mut Client) -> Result<CounterMarks, ClientError> {
-    let answers = client.query(COUNTERS)?;
-    let row = answers.into_iter().next_back().and_then(|answer| answer.rows.into_iter().next()).unwrap_or_default();
-    let counts = row.iter().map(|text| text.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0.0)).collect();
+    let answer = ask("throughput", client)?;
+    let count = |name: &&str| {
+        let at = answer.columns.iter().position(|(column, _)| column == name)?;
+        answer.rows.first()?.get(at)?.as_deref()?.parse::<f64>().ok()
+    };
+    let counts = COUNTERS.iter().map(|name| count(name).unwrap_or(0.0)).collect();
     Ok(CounterMarks { at: Instant::now(), counts })
 }
 
@@ -157,7 +140,7 @@ fn rates(before: &CounterMarks, now: &CounterMarks) -> String {
     let seconds = now.at.saturating_duration_since(before.at).as_secs_f64().max(1e-3);
     let rate = |(then, now): (&f64, &f64)| (now - then).max(0.0) / seconds;
     let rates = before.counts.iter().zip(&now.counts).map(rate);
-    let told: Vec<String> = COUNTER_NAMES.iter().zip(rates).map(|(name, rate)| format!("{name} {rate:.0}/s")).collect();
+    let told: Vec<String> = COUNTERS.iter().zip(rates).map(|(name, rate)| format!("{name} {rate:.0}/s")).collect();
     told.join("   ")
 }
 
@@ -195,6 +178,15 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_is_asked_for() {
+        for (title, name) in TABLES {
+            assert!(ServerQuestion::find(name).is_some(), "{title}");
+        }
+        let throughput = ServerQuestion::find("throughput").expect("a question");
+        assert!(COUNTERS.iter().all(|name| throughput.sql.contains(&format!(" as {name}"))));
+    }
 
     #[test]
     fn rates_are_by_second() {

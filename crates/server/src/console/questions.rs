@@ -1,4 +1,4 @@
-//! What the page asks for, once a second: a row here is a table or a figure there.
+//! What the page asks for, once a second, as JSON.
 //!
 //! 1. A question that fails (for want of a right, or of time) is answered with why; the others are not lost.
 //!
@@ -6,96 +6,19 @@
 
 use super::http::HttpResponse;
 use kilndb_lab::client::{Answer, Client, ClientError};
+use kilndb_lab::questions::QUESTIONS;
 use serde_json::{Map, Value, json};
-
-/// A question by its name, in SQL.
-struct ConsoleQuestion {
-    name: &'static str,
-    sql: &'static str,
-}
-
-/// Hot rows whose keys are looked up.
-const KEYS_MAX: usize = 20;
-
-const QUESTIONS: [ConsoleQuestion; 11] = [
-    ConsoleQuestion {
-        name: "server",
-        sql: "select version() as version, pg_postmaster_start_time() as started, clock_timestamp() as now, current_user as role, \
-              current_setting('max_connections') as max_connections",
-    },
-    ConsoleQuestion {
-        name: "throughput",
-        sql: "select sum(xact_commit) as commits, sum(xact_rollback) as rollbacks, sum(tup_inserted) as inserted, sum(tup_updated) as updated, \
-              sum(tup_deleted) as deleted, sum(tup_fetched) as fetched, sum(deadlocks) as deadlocks, sum(temp_bytes) as temporary_bytes, \
-              extract(epoch from clock_timestamp()) as at from pg_stat_database",
-    },
-    ConsoleQuestion {
-        name: "sessions",
-        sql: "select coalesce(state, backend_type) as state, case when state = 'active' then coalesce(wait_event_type || ': ' || wait_event, 'running') else '' end as wait, \
-              count(*) as sessions, extract(epoch from max(clock_timestamp() - state_change))::numeric(20,1) as longest_s \
-              from pg_stat_activity where pid <> pg_backend_pid() group by 1, 2 order by 3 desc",
-    },
-    ConsoleQuestion {
-        name: "locks",
-        sql: "select a.pid, pg_blocking_pids(a.pid) as waits_for, a.usename as role, a.wait_event as for_what, \
-              extract(epoch from clock_timestamp() - a.query_start)::numeric(20,1) as seconds, left(a.query, 200) as statement \
-              from (select * from pg_stat_activity where wait_event_type = 'Lock' order by query_start limit 50) a order by a.query_start",
-    },
-    ConsoleQuestion {
-        name: "tables",
-        sql: "select s.schemaname || '.' || s.relname as table, s.n_live_tup as rows, s.n_tup_ins as inserted, s.n_tup_upd as updated, s.n_tup_del as deleted, \
-              s.seq_scan as scans, s.idx_scan as index_scans, pg_size_pretty(pg_total_relation_size(s.relid)) as size, s.last_autoanalyze as analyzed \
-              from (select * from pg_stat_user_tables order by n_tup_ins + n_tup_upd + n_tup_del desc limit 30) s order by s.n_tup_ins + s.n_tup_upd + s.n_tup_del desc",
-    },
-    ConsoleQuestion {
-        name: "partitions",
-        sql: "select p.oid::regclass::text as parent, c.relname as partition, s.n_tup_ins + s.n_tup_upd + s.n_tup_del as changes, c.reltuples::bigint as rows \
-              from pg_inherits i join pg_class p on p.oid = i.inhparent and p.relkind = 'p' join pg_class c on c.oid = i.inhrelid and c.relkind in ('r', 'p') \
-              join pg_stat_user_tables s on s.relid = c.oid order by 1, 2 limit 2048",
-    },
-    ConsoleQuestion {
-        name: "log",
-        sql: "select wal_records as records, wal_bytes as bytes, wal_buffers_full as buffers_full, pg_current_wal_lsn() as position, \
-              pg_current_wal_flush_lsn() as flushed from pg_stat_wal",
-    },
-    ConsoleQuestion {
-        name: "checkpoints",
-        sql: "select num_timed as timed, num_requested as requested, num_done as done, write_time as write_ms, sync_time as sync_ms, \
-              buffers_written as pages from pg_stat_checkpointer",
-    },
-    ConsoleQuestion {
-        name: "snapshots",
-        sql: "select pid, usename as role, state, extract(epoch from clock_timestamp() - xact_start)::numeric(20,1) as seconds, left(query, 200) as statement \
-              from pg_stat_activity where xact_start is not null and pid <> pg_backend_pid() order by xact_start limit 20",
-    },
-    ConsoleQuestion {
-        name: "statements",
-        sql: "select pid, usename as role, extract(epoch from clock_timestamp() - query_start)::numeric(20,1) as seconds, \
-              coalesce(wait_event_type || ': ' || wait_event, 'running') as wait, left(query, 400) as statement \
-              from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() order by query_start limit 20",
-    },
-    ConsoleQuestion {
-        name: "hot_rows",
-        sql: "select quote_ident(h.schemaname) || '.' || quote_ident(h.relname) as table, h.row_tid as place, h.updates_per_second::bigint as updates_per_second, \
-              h.waiters, h.holder_pid as held_by, (select string_agg(quote_ident(a.attname), ', ' order by array_position(x.indkey::int2[], a.attnum)) \
-              from pg_index x join pg_attribute a on a.attrelid = x.indrelid and a.attnum = any (x.indkey::int2[]) where x.indrelid = h.relid and x.indisprimary) as key_columns \
-              from kiln_stat_hot_rows h order by h.waiters desc, h.updates_per_second desc limit 20",
-    },
-];
 
 /// All answers, by the questions' names.
 pub(super) fn answers(client: &mut Client) -> Result<HttpResponse, ClientError> {
     let mut all = Map::new();
     for question in &QUESTIONS {
-        let answer = match client.query(question.sql) {
-            Ok(answers) => table(answers.into_iter().next_back().unwrap_or_default()),
+        let answer = match question.ask(client) {
+            Ok(answer) => table(answer),
             Err(ClientError::Server(e)) => json!({ "problem": e.message }),
             Err(e) => return Err(e),
         };
         all.insert(question.name.to_string(), answer);
-    }
-    if let Some(hot_rows) = all.get_mut("hot_rows") {
-        add_keys(client, hot_rows)?;
     }
     Ok(HttpResponse::json(Value::Object(all).to_string()))
 }
@@ -103,33 +26,4 @@ pub(super) fn answers(client: &mut Client) -> Result<HttpResponse, ClientError> 
 fn table(answer: Answer) -> Value {
     let columns: Vec<String> = answer.columns.into_iter().map(|(name, _)| name).collect();
     json!({ "columns": columns, "rows": answer.rows })
-}
-
-/// Puts the rows' primary keys in the place of the columns' names, of the tables that the role may read.
-fn add_keys(client: &mut Client, hot_rows: &mut Value) -> Result<(), ClientError> {
-    const TABLE: usize = 0;
-    const PLACE: usize = 1;
-    const KEY_COLUMNS: usize = 5;
-    let Some(rows) = hot_rows.get_mut("rows").and_then(Value::as_array_mut) else { return Ok(()) };
-    for row in rows.iter_mut().take(KEYS_MAX) {
-        let text = |at: usize| row.get(at).and_then(Value::as_str).map(str::to_string);
-        let key = match (text(TABLE), text(PLACE), text(KEY_COLUMNS)) {
-            (Some(table), Some(place), Some(columns)) => {
-                // Names come quoted from the server, and a place is two numbers.
-                match client.value(&format!("select concat_ws(', ', {columns}) from {table} where ctid = '{place}'")) {
-                    Ok(key) => key,
-                    Err(ClientError::Server(_)) => None,
-                    Err(e) => return Err(e),
-                }
-            }
-            _ => None,
-        };
-        if let Some(cell) = row.get_mut(KEY_COLUMNS) {
-            *cell = key.map_or(Value::Null, Value::String);
-        }
-    }
-    if let Some(name) = hot_rows.get_mut("columns").and_then(|columns| columns.get_mut(KEY_COLUMNS)) {
-        *name = "key".into();
-    }
-    Ok(())
 }
