@@ -75,6 +75,12 @@ fn as_integer(value: Option<String>, sql: &str) -> Result<i64, ClientError> {
     number.ok_or_else(|| ClientError::Io(io::Error::other(format!("not an integer: {sql}"))))
 }
 
+/// `1/A0`: the bytes before a place in the log.
+fn log_position(lsn: &str) -> Option<u64> {
+    let (high, low) = lsn.split_once('/')?;
+    Some(u64::from_str_radix(high, 16).ok()? << 32 | u64::from_str_radix(low, 16).ok()?)
+}
+
 /// Somebody who runs statements, over a socket or in the server's own process.
 pub trait Connection {
     /// Runs a text of one or more statements.
@@ -311,6 +317,13 @@ impl Client {
 
     pub fn integer(&mut self, sql: &str) -> Result<i64, ClientError> {
         as_integer(self.value(sql)?, sql)
+    }
+
+    /// Where the server's log ends, in bytes. Errors: the server has none, or does not tell.
+    pub fn log_position(&mut self) -> Result<u64, ClientError> {
+        let text = self.value("select pg_current_wal_lsn()")?.unwrap_or_default();
+        let found = log_position(&text);
+        found.ok_or_else(|| ClientError::Io(io::Error::other(format!("not a place in the log: {text}"))))
     }
 
     /// Reads up to ReadyForQuery.
@@ -550,5 +563,11 @@ mod tests {
         CopyData(&mut sent).write_all(b"1|a\n").expect("memory can be written to");
         CopyData(&mut sent).write_all(b"2").expect("memory can be written to");
         assert_eq!(sent, b"d\0\0\0\x081|a\nd\0\0\0\x052");
+    }
+
+    #[test]
+    fn places_in_the_log_are_numbers() {
+        assert_eq!(log_position("1/A0"), Some((1 << 32) + 160));
+        assert_eq!(log_position("none"), None);
     }
 }

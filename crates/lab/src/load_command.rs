@@ -2,29 +2,12 @@
 
 use kilndb_lab::client::Address;
 use kilndb_lab::driver::{self, LoadLength, LoadPlan, LoadProtocol};
-use kilndb_lab::script::{Script, VariableNames};
-use std::sync::Arc;
+use kilndb_lab::script::Script;
 use std::time::Duration;
 
 pub fn run(arguments: &[String]) -> Result<(), String> {
     kilndb_base::env::raise_descriptor_limit();
-    let mut plan = LoadPlan {
-        address: Address::local(5432),
-        database: "postgres".into(),
-        password: None,
-        clients: 1,
-        threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
-        protocol: LoadProtocol::Prepared,
-        scripts: Vec::new(),
-        names: VariableNames::default(),
-        presets: Vec::new(),
-        length: LoadLength::After(Duration::from_secs(10)),
-        rate: None,
-        tries: 1,
-        seed: 1,
-        session: String::new(),
-        ended: Arc::default(),
-    };
+    let mut plan = LoadPlan::new(Address::local(5432), "postgres");
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
         if !flag.starts_with("--") {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -63,6 +64,13 @@ impl TempDir {
         let path = std::env::temp_dir().join(format!("kilndb-{name}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         Ok(TempDir(path))
+    }
+
+    /// A folder for Unix sockets, which any user's server may write to: PostgreSQL's may be another one.
+    pub fn for_sockets() -> io::Result<TempDir> {
+        let folder = TempDir::new("sockets")?;
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777))?;
+        Ok(folder)
     }
 
     pub fn path(&self) -> &Path {

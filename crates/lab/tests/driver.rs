@@ -12,21 +12,13 @@ fn plan(address: &Address, scripts: &[&str]) -> LoadPlan {
     let read = |text: &&str| (Script::read("script", text, &mut names).expect("a script"), 1);
     let scripts = scripts.iter().map(read).collect();
     LoadPlan {
-        address: address.clone(),
-        database: "postgres".into(),
-        password: None,
         clients: 4,
         threads: 2,
-        protocol: LoadProtocol::Prepared,
         scripts,
         names,
-        presets: Vec::new(),
         length: LoadLength::Transactions(10),
-        rate: None,
-        tries: 1,
         seed: 7,
-        session: String::new(),
-        ended: Default::default(),
+        ..LoadPlan::new(address.clone(), "postgres")
     }
 }
 

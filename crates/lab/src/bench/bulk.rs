@@ -2,8 +2,9 @@
 
 use super::pgbench::PgbenchLoad;
 use super::turns::{BenchStage, ServerTurn, execute};
-use super::{BenchOptions, command, socket_folder};
+use super::{BenchOptions, command};
 use kilndb_lab::client::Client;
+use kilndb_lab::process::TempDir;
 use kilndb_lab::statistics::Better;
 use std::time::Instant;
 
@@ -140,7 +141,7 @@ fn size_after_updates(turn: &mut ServerTurn<'_>, row: &str) -> Result<(), String
 fn copy(rows: u32) -> BenchStage {
     BenchStage::new("COPY", move |turn| {
         // The server writes and reads the file, maybe as another user.
-        let folder = socket_folder()?;
+        let folder = TempDir::for_sockets().map_err(|e| e.to_string())?;
         let file = folder.path().join("accounts").display().to_string();
         turn.execute(&[&format!("copy filled to '{file}'"), "truncate copied", "checkpoint"])?;
         let seconds = turn.timed(&format!("copy copied from '{file}'"))?;

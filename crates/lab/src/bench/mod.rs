@@ -22,7 +22,6 @@ use kilndb_lab::canned;
 use kilndb_lab::client::{Address, Client};
 use kilndb_lab::postgres as pg;
 use kilndb_lab::process::{self, TempDir};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -291,7 +290,8 @@ fn start(name: &'static str, kilndb: Option<PathBuf>, options: &BenchOptions) ->
     let folder = TempDir::new(&format!("bench-{}", name.to_lowercase())).map_err(|e| e.to_string())?;
     let port = process::free_port().map_err(|e| e.to_string())?;
     let buffers = format!("shared_buffers={}", options.shared_buffers);
-    let sockets = socket_folder()?;
+    // Where pgbench goes when it is not told of a host, as in the experiments.
+    let sockets = TempDir::for_sockets().map_err(|e| e.to_string())?;
     let socket = format!("unix_socket_directories={}", sockets.path().display());
     // As servers run by default: what they do in the background counts.
     let settings = [buffers.as_str(), "max_connections=2000", "autovacuum=on", &socket];
@@ -310,7 +310,7 @@ fn start(name: &'static str, kilndb: Option<PathBuf>, options: &BenchOptions) ->
 
 /// The wire limit has no data and no processes: it serves from this one, for as long as that runs.
 fn wire() -> Result<ComparedServer, String> {
-    let folder = socket_folder()?;
+    let folder = TempDir::for_sockets().map_err(|e| e.to_string())?;
     let port = process::free_port().map_err(|e| e.to_string())?;
     let at = Address { host: folder.path().display().to_string(), ..Address::local(port) };
     let socket = folder.path().join(format!(".s.PGSQL.{port}"));
@@ -352,14 +352,6 @@ fn sums(at: &Address) -> Result<Vec<i64>, String> {
     .iter()
     .map(|sql| admin.integer(sql).map_err(|e| format!("{sql}: {e}")))
     .collect()
-}
-
-/// A folder for Unix sockets, which is where pgbench goes when it is not told of a host, as in the experiments.
-/// PostgreSQL may run as another user.
-fn socket_folder() -> Result<TempDir, String> {
-    let folder = TempDir::new("bench-sockets").map_err(|e| e.to_string())?;
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).map_err(|e| e.to_string())?;
-    Ok(folder)
 }
 
 fn command(program: &str, at: &Address) -> Result<Command, String> {

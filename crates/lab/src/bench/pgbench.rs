@@ -2,7 +2,7 @@
 
 use super::turns::{BenchStage, ServerTurn};
 use super::{BenchOptions, command};
-use kilndb_lab::client::{Address, Client};
+use kilndb_lab::client::Address;
 use kilndb_lab::process::TempDir;
 use kilndb_lab::statistics::Better;
 
@@ -164,18 +164,12 @@ pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
 /// No checkpoint is asked for in between.
 fn log_bytes(turn: &mut ServerTurn<'_>, row: &str) -> Result<(), String> {
     let mut admin = turn.connect()?;
-    let before = position(&mut admin)?;
+    let mut position = || admin.log_position().map_err(|e| e.to_string());
+    let before = position()?;
     let run = turn.pgbench(&PgbenchLoad::tpcb(28, "prepared"))?;
-    let after = position(&mut admin)?;
+    let after = position()?;
     turn.put(row, Better::Less, after.saturating_sub(before) as f64 / run.transactions.max(1) as f64);
     Ok(())
-}
-
-fn position(admin: &mut Client) -> Result<u64, String> {
-    let text = admin.value("select pg_current_wal_lsn()").map_err(|e| e.to_string())?.unwrap_or_default();
-    let (high, low) = text.split_once('/').ok_or_else(|| format!("not a place in the log: {text}"))?;
-    let part = |t: &str| u64::from_str_radix(t, 16).map_err(|e| format!("{text}: {e}"));
-    Ok((part(high)? << 32) | part(low)?)
 }
 
 #[cfg(test)]

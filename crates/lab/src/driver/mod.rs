@@ -72,6 +72,29 @@ pub struct LoadPlan {
     pub ended: Arc<AtomicU64>,
 }
 
+impl LoadPlan {
+    /// A load of one client that is prepared and runs for ten seconds; what it runs is still to be said.
+    pub fn new(address: Address, database: &str) -> LoadPlan {
+        LoadPlan {
+            address,
+            database: database.to_string(),
+            password: None,
+            clients: 1,
+            threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
+            protocol: LoadProtocol::Prepared,
+            scripts: Vec::new(),
+            names: VariableNames::default(),
+            presets: Vec::new(),
+            length: LoadLength::After(Duration::from_secs(10)),
+            rate: None,
+            tries: 1,
+            seed: 1,
+            session: String::new(),
+            ended: Arc::default(),
+        }
+    }
+}
+
 /// What the threads of a load know of each other.
 struct LoadStart {
     /// Where each waits for all others' clients to be connected.

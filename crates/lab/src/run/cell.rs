@@ -14,8 +14,6 @@ use crate::results::{
 };
 use crate::script::{Script, ScriptStep, VariableNames};
 use crate::target::{Target, session_name};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Percentages whose latencies are kept.
@@ -228,12 +226,11 @@ impl<'c> LabCell<'c> {
         let mut names = VariableNames::default();
         let script = self.experiment.script(&self.variant.script, &mut names)?;
         let runs_once = file.count == CountedUnit::StatementTime;
+        let plan = LoadPlan::new(uri.address.clone(), &uri.database);
         Ok(LoadPlan {
-            address: uri.address.clone(),
-            database: uri.database.clone(),
             password: uri.password.clone(),
             clients: shape.clients,
-            threads: std::thread::available_parallelism().map_or(1, |n| n.get()).min(shape.clients),
+            threads: plan.threads.min(shape.clients),
             protocol: file.load.protocol,
             scripts: vec![(script, 1)],
             names,
@@ -241,9 +238,8 @@ impl<'c> LabCell<'c> {
             length: if runs_once { LoadLength::Transactions(1) } else { LoadLength::After(shape.length) },
             rate: shape.rate,
             tries: file.load.tries,
-            seed: 1,
             session: self.session(&[&file.setup.session, &self.variant.session]),
-            ended: Arc::new(AtomicU64::new(0)),
+            ..plan
         })
     }
     fn load(&self, plan: &LoadPlan) -> Result<LoadFigures, String> {
@@ -289,6 +285,14 @@ impl<'c> LabCell<'c> {
             repeated.map(|()| done)
         })
     }
+
+    /// A session that looks at the target while a load runs. None: there is none to be had.
+    pub(super) fn observer(&self) -> Option<Client> {
+        self.admin().ok()
+    }
+    pub(super) fn memory_bytes(&self) -> Option<u64> {
+        self.target.process_use().map(|used| used.memory_bytes)
+    }
 }
 
 /// A name that is no other process's, of at most 63 bytes.
@@ -309,10 +313,10 @@ struct ServerMarks {
 impl ServerMarks {
     fn of(admin: &mut Client, target: &Target) -> ServerMarks {
         // A server that does not know one of these, or does not tell, has no figure for it.
-        let lsn = admin.value("select pg_current_wal_lsn()").ok().flatten();
+        let log = admin.log_position().ok();
         let disk_bytes = admin.integer("select pg_database_size(current_database())").ok();
         let cpu_s = target.process_use().map(|used| used.cpu_s);
-        ServerMarks { log: lsn.as_deref().and_then(log_position), disk_bytes, cpu_s }
+        ServerMarks { log, disk_bytes, cpu_s }
     }
     fn since(&self, before: &ServerMarks, memory_bytes: Option<u64>) -> ServerUse {
         ServerUse {
@@ -322,11 +326,6 @@ impl ServerMarks {
             memory_bytes,
         }
     }
-}
-
-fn log_position(lsn: &str) -> Option<u64> {
-    let (high, low) = lsn.split_once('/')?;
-    Some(u64::from_str_radix(high, 16).ok()? << 32 | u64::from_str_radix(low, 16).ok()?)
 }
 
 fn results_of(figures: &LoadFigures, plan: &LoadPlan, observed: Observed, server: ServerUse) -> RunResults {
@@ -375,16 +374,6 @@ fn statements(figures: &LoadFigures, plan: &LoadPlan) -> Vec<StatementResults> {
     found
 }
 
-impl LabCell<'_> {
-    /// A session that looks at the target while a load runs. None: there is none to be had.
-    pub(super) fn observer(&self) -> Option<Client> {
-        self.admin().ok()
-    }
-    pub(super) fn memory_bytes(&self) -> Option<u64> {
-        self.target.process_use().map(|used| used.memory_bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,11 +382,5 @@ mod tests {
     fn a_schema_has_a_name_that_fits() {
         let name = schema_name("a-very-long-name-of-an-experiment", "Über \"quoted\" variant, long");
         assert!(name.len() <= 63 && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_'), "{name}");
-    }
-
-    #[test]
-    fn places_in_the_log_are_numbers() {
-        assert_eq!(log_position("1/A0"), Some((1 << 32) + 160));
-        assert_eq!(log_position("none"), None);
     }
 }

@@ -26,6 +26,10 @@ use crate::target::Target;
 use cell::LabCell;
 use progress::LabProgress;
 use std::path::Path;
+use std::time::Duration;
+
+/// How often a thread that waits looks whether it is to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What a run is asked to be beside what the experiments say.
 #[derive(Clone, Debug)]

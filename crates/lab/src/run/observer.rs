@@ -4,9 +4,9 @@
 //!
 //! Must not know: what the load is.
 
+use super::LOOK_EVERY;
 use super::cell::LabCell;
 use super::progress::LabProgress;
-use super::session::LOOK_EVERY;
 use crate::client::Client;
 use crate::driver::LoadPlan;
 use crate::target::session_name;

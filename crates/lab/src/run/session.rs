@@ -9,7 +9,6 @@ use crate::client::{Answer, Client};
 use crate::script::{
     Script, ScriptEnvironment, ScriptRandom, ScriptStep, SqlResults, SqlText, VariableNames, Variables,
 };
-use std::time::Duration;
 
 pub(super) struct ScriptSession {
     pub client: Client,
@@ -88,6 +87,3 @@ impl ScriptSession {
         }
     }
 }
-
-/// How often a thread that waits looks whether it is to stop.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -6,7 +6,7 @@
 //!
 //! Must not know: experiments.
 
-use super::session::LOOK_EVERY;
+use super::LOOK_EVERY;
 use crate::target::Target;
 use std::sync::atomic::{AtomicBool, Ordering};
 

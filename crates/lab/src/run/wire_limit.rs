@@ -4,11 +4,9 @@
 
 use crate::canned;
 use crate::client::Address;
-use crate::driver::{self, LoadLength, LoadPlan, LoadProtocol};
+use crate::driver::{self, LoadLength, LoadPlan};
 use crate::process::TempDir;
 use crate::script::{Script, VariableNames};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 64;
@@ -29,22 +27,13 @@ pub(super) fn measure() -> Result<f64, String> {
     let mut names = VariableNames::default();
     let text = "\\set aid random(1, 100000)\nselect abalance from pgbench_accounts where aid = :aid;\n";
     let script = Script::read("wire limit", text, &mut names)?;
+    let address = Address { host: folder.path().display().to_string(), ..Address::local(5432) };
     let figures = driver::run(&LoadPlan {
-        address: Address { host: folder.path().display().to_string(), ..Address::local(5432) },
-        database: "postgres".into(),
-        password: None,
         clients: CLIENTS,
-        threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
-        protocol: LoadProtocol::Prepared,
         scripts: vec![(script, 1)],
         names,
-        presets: Vec::new(),
         length: LoadLength::After(LENGTH),
-        rate: None,
-        tries: 1,
-        seed: 1,
-        session: String::new(),
-        ended: Arc::new(AtomicU64::new(0)),
+        ..LoadPlan::new(address, "postgres")
     })?;
     Ok(figures.transactions_per_second())
 }

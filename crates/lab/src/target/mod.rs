@@ -9,14 +9,13 @@
 mod uri;
 mod usage;
 
-pub use uri::TargetUri;
+pub use uri::{TargetUri, percent_decoded};
 pub use usage::ProcessUse;
 
 use crate::client::{Client, ClientError};
 use crate::experiment::ProductName;
 use crate::process::{self, Server, TempDir};
 use crate::results::TargetFacts;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// What temporary servers are told: as many sessions as experiments have, and what is usual for the rest.
@@ -64,9 +63,7 @@ impl Target {
         };
         let fail = |e: std::io::Error| format!("{name}: {e}");
         let folder = TempDir::new(&format!("lab-{short}")).map_err(fail)?;
-        let sockets = TempDir::new("lab-sockets").map_err(fail)?;
-        // PostgreSQL may run as another user.
-        std::fs::set_permissions(sockets.path(), std::fs::Permissions::from_mode(0o777)).map_err(fail)?;
+        let sockets = TempDir::for_sockets().map_err(fail)?;
         let port = process::free_port().map_err(fail)?;
         let socket = format!("unix_socket_directories={}", sockets.path().display());
         let settings: Vec<&str> = SETTINGS.into_iter().chain([socket.as_str()]).collect();

@@ -27,7 +27,7 @@ impl TargetUri {
             Some((v6, port)) => (v6, port.strip_prefix(':').unwrap_or("")),
             None => place.split_once(':').unwrap_or((place, "")),
         };
-        let part = |text: &str| decoded(text).ok_or_else(|| wrong("a % stands before two hexadecimal digits"));
+        let part = |text: &str| percent_decoded(text).ok_or_else(|| wrong("a % stands before two hexadecimal digits"));
         let or = |text: String, default: &str| if text.is_empty() { default.to_string() } else { text };
         let user = or(part(user)?, &std::env::var("USER").unwrap_or_else(|_| "postgres".into()));
         let mut uri = TargetUri {
@@ -77,8 +77,8 @@ fn without_password(text: &str) -> String {
     }
 }
 
-/// Bytes that stand as `%41`. None: digits are missing, or it is no UTF-8.
-fn decoded(text: &str) -> Option<String> {
+/// A part of a URI with what stands as `%41` in it. None: digits are missing, or it is no UTF-8.
+pub fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

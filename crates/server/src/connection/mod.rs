@@ -53,14 +53,19 @@ pub enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
     /// The console, on behalf of a browser.
-    Console(UnixStream, ConsolePeer),
+    Console(UnixStream, Box<ConsoleCall>),
 }
 
-/// Where somebody is for whom the console asks, and what about.
-#[derive(Clone)]
-pub struct ConsolePeer {
+/// On whose behalf the console asks, and where.
+pub struct ConsoleCall {
+    pub peer: ConsolePeer,
     /// The database that the session is to be in. The rules of pg_hba.conf are asked about the console and not about it.
     pub database: String,
+}
+
+/// Where somebody is for whom the console asks.
+#[derive(Clone, Copy)]
+pub struct ConsolePeer {
     /// The browser's end and the server's; None: it came through a Unix socket.
     pub ends: Option<(SocketAddr, SocketAddr)>,
     /// As [`Socket::peer_user_id`].
@@ -89,7 +94,7 @@ impl Socket {
     /// The database of a session of the console.
     fn console_database(&self) -> Option<String> {
         match self {
-            Socket::Console(_, peer) => Some(peer.database.clone()),
+            Socket::Console(_, call) => Some(call.database.clone()),
             Socket::Tcp(_) | Socket::Unix(_) => None,
         }
     }
@@ -98,7 +103,7 @@ impl Socket {
         match self {
             Socket::Tcp(_) => None,
             Socket::Unix(socket) => user_at_other_end(socket.as_raw_fd()),
-            Socket::Console(_, peer) => peer.user_id,
+            Socket::Console(_, call) => call.peer.user_id,
         }
     }
     /// The client's end and the server's; None for a Unix-domain socket.
@@ -106,7 +111,7 @@ impl Socket {
         match self {
             Socket::Tcp(s) => s.peer_addr().ok().zip(s.local_addr().ok()),
             Socket::Unix(_) => None,
-            Socket::Console(_, peer) => peer.ends,
+            Socket::Console(_, call) => call.peer.ends,
         }
     }
 }

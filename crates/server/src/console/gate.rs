@@ -10,7 +10,7 @@
 
 use super::DATABASE;
 use super::http::{HttpRequest, HttpResponse};
-use crate::connection::{ConsolePeer, Socket};
+use crate::connection::{ConsoleCall, ConsolePeer, Socket};
 use crate::listen::ConnectionDealer;
 use crate::shared::ServerShared;
 use kilndb_base::Severity;
@@ -96,20 +96,20 @@ impl ConsoleGate {
         let (_, client) = match &mut visitor.session {
             Some(known) => known,
             empty => {
-                let client = self.log_in(&key, &visitor.peer).map_err(|e| refusal(&e))?;
+                let client = self.log_in(&key, visitor.peer).map_err(|e| refusal(&e))?;
                 empty.insert((key, client))
             }
         };
         Ok(client)
     }
 
-    fn log_in(&self, key: &SessionKey, peer: &ConsolePeer) -> Result<Client, ClientError> {
+    fn log_in(&self, key: &SessionKey, peer: ConsolePeer) -> Result<Client, ClientError> {
         let (own, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
         own.set_read_timeout(Some(ANSWER_MAX))?;
-        let peer = ConsolePeer { database: key.database.clone(), ..peer.clone() };
+        let call = Box::new(ConsoleCall { peer, database: key.database.clone() });
         self.shared.connection_begins();
-        self.dealer.deal(Socket::Console(mio::net::UnixStream::from_std(theirs), peer));
+        self.dealer.deal(Socket::Console(mio::net::UnixStream::from_std(theirs), call));
         let (name, password) = match &key.credentials {
             Some((name, password)) => (name.as_str(), Some(password.clone())),
             None => (NAMELESS, None),

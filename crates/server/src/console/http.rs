@@ -4,6 +4,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use kilndb_lab::target::percent_decoded;
 use std::io::{self, Read};
 
 /// The longest head of a request.
@@ -84,21 +85,9 @@ fn parse(bytes: &[u8]) -> Result<Option<(HttpRequest, usize)>, &'static str> {
     Ok(Some((request, length)))
 }
 
-/// Bytes that stand as `%41`, and blanks that stand as `+`.
+/// The value of a parameter, in which a blank may stand as `+`.
 fn decoded(text: &str) -> Result<String, &'static str> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16);
-                digit().zip(digit()).map(|(high, low)| (high * 16 + low) as u8).ok_or("a % without its digits")?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).map_err(|_| "a name is no UTF-8")
+    percent_decoded(&text.replace('+', " ")).ok_or("a % without its digits, or a name that is no UTF-8")
 }
 
 fn credentials(value: &str) -> Option<(String, String)> {

@@ -79,7 +79,7 @@ fn accept_tcp(listener: &TcpListener, gate: &Arc<ConsoleGate>, open: &Arc<Atomic
         });
         match accepted {
             Ok((own, stream, peer)) => {
-                let peer = ConsolePeer { database: String::new(), ends: Some((peer, own)), user_id: None };
+                let peer = ConsolePeer { ends: Some((peer, own)), user_id: None };
                 take(stream, peer, gate, open);
             }
             Err(e) => gate.not_accepted(&e),
@@ -96,7 +96,7 @@ fn accept_unix(listener: &UnixListener, gate: &Arc<ConsoleGate>, open: &Arc<Atom
         match accepted {
             Ok(stream) => {
                 let user_id = crate::connection::user_at_other_end(stream.as_raw_fd());
-                take(stream, ConsolePeer { database: String::new(), ends: None, user_id }, gate, open);
+                take(stream, ConsolePeer { ends: None, user_id }, gate, open);
             }
             Err(e) => gate.not_accepted(&e),
         }
