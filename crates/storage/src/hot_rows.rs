@@ -53,7 +53,7 @@ impl UpdateSamples {
     /// Counts an update that `worker` has done. `now_nanos` is asked for a sample alone.
     #[inline]
     pub fn note(&self, worker: usize, relation: u32, row: RowId, now_nanos: impl FnOnce() -> u64) {
-        let own = &self.0[worker % self.0.len()];
+        let own = &self.0[worker];
         let updates = own.updates.load(Relaxed).wrapping_add(1);
         own.updates.store(updates, Relaxed);
         if updates.is_multiple_of(SAMPLE_EVERY) {

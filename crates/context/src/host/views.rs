@@ -222,8 +222,7 @@ fn hot_rows(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let classes = host.reader.scan(PG_CLASS)?;
-    let by_storage: HashMap<Oid, Oid> = classes.iter().map(|c| (c.oid("relfilenode"), c.oid("oid"))).collect();
+    let by_storage = relations_by_storage(host)?;
     let pids = pids_by_owner(host);
     let row = |hot: HotRow| {
         let relation = by_storage.get(&hot.relation.0)?;
@@ -237,6 +236,12 @@ fn hot_rows(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
         ])
     };
     Ok(found.into_iter().filter_map(row).collect())
+}
+
+/// The relations of this database, by what storage knows them by.
+fn relations_by_storage(host: &StatementHost<'_>) -> Result<HashMap<Oid, Oid>> {
+    let classes = host.reader.scan(PG_CLASS)?;
+    Ok(classes.iter().map(|c| (c.oid("relfilenode"), c.oid("oid"))).collect())
 }
 
 /// The process ids of the sessions that own locks, by owner.
@@ -379,8 +384,7 @@ fn read_locks(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
     if all.is_empty() {
         return Ok(Vec::new());
     }
-    let classes = host.reader.scan(PG_CLASS)?;
-    let by_storage: HashMap<Oid, Oid> = classes.iter().map(|c| (c.oid("relfilenode"), c.oid("oid"))).collect();
+    let by_storage = relations_by_storage(host)?;
     let mut rows = Vec::new();
     for lock in all {
         let Some(relation) = by_storage.get(&lock.relation.0) else { continue };
