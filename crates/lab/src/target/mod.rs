@@ -38,7 +38,7 @@ pub struct Target {
 struct TemporaryServer {
     server: Server,
     // After the server: fields are dropped in order.
-    _folders: [TempDir; 2],
+    folders: [TempDir; 2],
 }
 
 /// What is started where no target is given.
@@ -74,7 +74,7 @@ impl Target {
         .map_err(fail)?;
         server.reach_in(sockets.path());
         let uri = TargetUri { address: server.address().clone(), database: "postgres".into(), password: None };
-        let running = TemporaryServer { server, _folders: [folder, sockets] };
+        let running = TemporaryServer { server, folders: [folder, sockets] };
         Ok(Target::ask(name, uri, "temporary".into(), Some(running)))
     }
 
@@ -139,6 +139,14 @@ impl Target {
         (needed > free).then(|| {
             format!("{sessions} processes would need {} GB of memory, and {} GB are free", needed >> 30, free >> 30)
         })
+    }
+
+    /// Ends a temporary server, and its folders go: this process is about to end.
+    pub fn take_away(&self) {
+        if let Some(running) = &self.running {
+            running.server.end_at_once();
+            running.folders.iter().for_each(TempDir::remove);
+        }
     }
 
     /// Ends all sessions that began with [`session_name`]: somebody wants to stop, and they may run for long.
