@@ -170,11 +170,15 @@ impl ColumnTable {
         }
         lengths.into_iter().max().unwrap_or(0)
     }
-    /// Appends a row without its columns. A row that has no key has no partner.
-    fn push(&mut self, keys: &KeyBatch, at: usize) {
+    /// Appends a row without its columns, unless one of each key is enough and there is one. A row that has no key has no partner.
+    /// False: it was left out.
+    fn push(&mut self, keys: &KeyBatch, at: usize, one_of_key: bool) -> bool {
         let mut next = NONE;
         self.index.fetch_ahead(keys, at);
         if !keys.is_none(at) {
+            if one_of_key && self.index.get_of(keys, at).is_some() {
+                return false;
+            }
             match self.index.insert_of(keys, at, self.next_row.len() as u32) {
                 Some(first) => {
                     next = first;
@@ -184,6 +188,7 @@ impl ColumnTable {
             }
         }
         self.next_row.push(next);
+        true
     }
 }
 
@@ -406,7 +411,9 @@ impl HashJoinState {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let Op::HashJoin { probe, build_keys, types, kind, .. } = &node.op else { return Ok(()) };
+        let Op::HashJoin { probe, build_keys, types, kind, on, .. } = &node.op else { return Ok(()) };
+        // Rows with the same key are asked nothing else: who has one partner has them all.
+        let one_of_key = matches!(kind, JoinKind::Semi | JoinKind::Anti) && on.is_none();
         let mut used = is_used.to_vec();
         program.on.iter().flat_map(|on| &on.columns).for_each(|column| used[*column] = true);
         let mut of_build = used.split_off(probe.width);
@@ -426,8 +433,8 @@ impl HashJoinState {
             keys.write(&state.keys, columns, rows, &mut state.key_batch)?;
             let (mut with_key, mut at) = (Vec::with_capacity(rows.len()), 0);
             rows.each(|row| {
-                if !state.key_batch.is_none(at) || keeps_table(*kind) {
-                    table.push(&state.key_batch, at);
+                let is_wanted = !state.key_batch.is_none(at) || keeps_table(*kind);
+                if is_wanted && table.push(&state.key_batch, at, one_of_key) {
                     with_key.push(row as u32);
                 }
                 at += 1;
