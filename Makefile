@@ -116,11 +116,12 @@ bench: build
 	$${CARGO_TARGET_DIR:-./target}/release/kilndb-lab bench $(foreach option,before parts pairs duration scale rows tpch films warehouses terminals only turns,$(call flag,$(option)))
 
 # The documents' experiments and the queue beside a held snapshot on this build and on PostgreSQL 18, and the report: LAB_SECONDS= and
-# LAB_ROUNDS= for longer ones, OUT= for another folder.
+# LAB_ROUNDS= for longer ones, OUT= for another folder. DOCUMENT=docs/benchmarks.md writes the tables into its section `documents`.
 lab: build
 	$(SETUP) build test postgres
 	$${CARGO_TARGET_DIR:-target}/release/kilndb lab run documents --seconds $(or $(LAB_SECONDS),1) --rounds $(or $(LAB_ROUNDS),3) \
 		--out $(or $(OUT),lab-results) --overwrite
+	$(if $(DOCUMENT),$${CARGO_TARGET_DIR:-target}/release/kilndb lab report $(or $(OUT),lab-results) --markdown $(DOCUMENT) --section documents)
 
 # The report in a browser and the console with a real Prometheus, which wants that package (its service is not used).
 test-pages:

@@ -16,7 +16,7 @@ Usage:
   kilndb lab list [FOLDER...]
   kilndb lab run EXPERIMENT... [--target NAME=URI]... [--clients N,...] [--seconds N] [--rows N] [--rounds N] [--full]
                  [--search-rate] [--driver lab|pgbench] [--keep] [--overwrite] [--out FOLDER]
-  kilndb lab report FOLDER
+  kilndb lab report FOLDER [--markdown FILE --section NAME] [--svg EXPERIMENT FILE]
   kilndb lab compare FOLDER FOLDER
 
 list     shows the experiments that come with the program, and those of folders
@@ -24,7 +24,8 @@ run      runs experiments by their names, or folders of your own, or `documents`
          writes results.json, results.csv and report.html. Without a target it starts a KilnDB and, if one is installed, a
          PostgreSQL in temporary folders. On a target that is given it works in schemas of its own, which it drops in the
          end unless --keep
-report   writes results.csv and report.html of a folder anew
+report   writes results.csv and report.html of a folder anew. --markdown writes tables into a document instead, between its lines
+         `<!-- lab: begin NAME -->` and `<!-- lab: end NAME -->`; --svg writes a picture of one experiment's bars
 compare  tells what has changed from one folder's results to another's, there and in compare.html of the second folder
 ";
 
@@ -33,7 +34,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     match arguments.split_first() {
         Some((word, rest)) if word == "list" => list(rest),
         Some((word, rest)) if word == "run" => run_experiments(rest),
-        Some((word, [folder])) if word == "report" => report(Path::new(folder)),
+        Some((word, [folder, rest @ ..])) if word == "report" => report(Path::new(folder), rest),
         Some((word, [before, after])) if word == "compare" => compare(Path::new(before), Path::new(after)),
         Some((word, _)) if !matches!(word.as_str(), "help" | "--help" | "-h") => {
             Err(format!("lab does not know this: {}\n{HELP}", arguments.join(" ")))
@@ -207,8 +208,30 @@ fn experiments(name: &str) -> Result<Vec<Experiment>, String> {
     }
 }
 
-fn report(folder: &Path) -> Result<(), String> {
-    show(&LabResults::read(folder)?, folder)
+/// Without options the page and the CSV; otherwise what they say.
+fn report(folder: &Path, options: &[String]) -> Result<(), String> {
+    let (mut document, mut section, mut pictures) = (None, None, Vec::new());
+    let mut rest = options.iter();
+    while let Some(word) = rest.next() {
+        let mut value = || rest.next().ok_or_else(|| format!("{word} needs a value"));
+        match word.as_str() {
+            "--markdown" => document = Some(value()?),
+            "--section" => section = Some(value()?),
+            "--svg" => {
+                pictures.push((value()?, rest.next().ok_or("--svg needs the name of an experiment and of a file")?))
+            }
+            _ => return Err(format!("report does not know {word}")),
+        }
+    }
+    let results = LabResults::read(folder)?;
+    match (document, section) {
+        (Some(document), Some(section)) => report::markdown::write(&results, Path::new(document), section)?,
+        (None, None) if pictures.is_empty() => return show(&results, folder),
+        (None, None) => {}
+        (Some(_), None) => return Err("--markdown needs --section NAME".into()),
+        (None, Some(_)) => return Err("--section needs --markdown FILE".into()),
+    }
+    pictures.iter().try_for_each(|(name, file)| report::write_picture(&results, name, Path::new(file)))
 }
 
 fn show(results: &LabResults, folder: &Path) -> Result<(), String> {

@@ -149,6 +149,16 @@ impl<'a> ExperimentSummary<'a> {
         self.clients.iter().flat_map(targets).flat_map(|(clients, target)| self.cells_of(clients, target)).collect()
     }
 
+    /// The value at the right edge of all bars. An interval of two runs may be many times as wide as its value: it must not press the
+    /// bars together.
+    pub fn bar_scale(&self) -> f64 {
+        let values = || self.cells.iter().filter_map(|cell| cell.value);
+        let longest = values().map(|value| value.median).fold(0.0, f64::max);
+        let ends = values().filter_map(|value| value.interval).map(|(_, end)| end).fold(longest, f64::max);
+        let scale = ends.min(longest * 1.3);
+        if scale > 0.0 { scale } else { 1.0 }
+    }
+
     /// How many times as good `other` is as `base`, by pairs of runs that both count. None: there is no pair.
     pub fn gain(&self, base: &CellSummary, other: &CellSummary) -> Option<Gain> {
         let pairs = base.values.iter().zip(&other.values).filter_map(|(base, other)| (*base).zip(*other));

@@ -6,7 +6,7 @@
 
 use super::summary::{CellSummary, ExperimentSummary, unit};
 use super::verdict::verdict;
-use super::words;
+use super::words::{self, one_line};
 use crate::results::{CountedUnit, LabResults};
 
 /// All experiments: each with a heading, its cells, what went wrong, and its verdict.
@@ -74,11 +74,6 @@ fn cell_texts(cell: Option<&CellSummary>, is_timed: bool) -> Vec<String> {
     };
     let all = [words::number(value.median), words::interval(value.interval), latency(50.0), latency(99.0), stalls];
     all.into_iter().take(count).collect()
-}
-
-/// What a terminal shows as a line and nothing else: names and messages come from elsewhere.
-fn one_line(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
