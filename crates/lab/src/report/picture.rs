@@ -22,7 +22,8 @@ const HEADING_HEIGHT: f64 = 30.0;
 /// What a letter takes of the width in the sizes that are used here: somewhat more than most fonts need.
 const LETTER_WIDTH: f64 = 7.4;
 const NAME_WIDTH_MAX: f64 = 230.0;
-const VALUE_WIDTH: f64 = 150.0;
+/// As wide as a value whose interval is told by both ends.
+const VALUE_WIDTH: f64 = 200.0;
 const TITLE: &str = "title";
 /// A title's letters are so many times as wide.
 const TITLE_TIMES: f64 = 1.45;
@@ -238,7 +239,8 @@ fn rounded(length: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::report::markup::tests::elements;
-    use crate::report::sample;
+    use crate::report::sample::{self, cell_of_rates, experiment_of};
+    use crate::results::CountedUnit;
 
     fn drawn(results: &LabResults, at: usize) -> Vec<(String, Vec<(String, String)>, String)> {
         let text = of_experiment(results, &results.experiments[at].name).expect("there is one");
@@ -280,7 +282,14 @@ mod tests {
 
     #[test]
     fn all_is_within_the_picture_and_nothing_over_something_else() {
-        let elements = drawn(&sample::results(), 0);
+        let wide = |variant: &str| cell_of_rates("KilnDB", variant, 64, &[121_000.0, 60_000.0, 230_000.0]);
+        let wide = experiment_of(CountedUnit::Transactions, vec![wide("a"), wide("b")]);
+        for results in [sample::results(), sample::results_of(vec![wide])] {
+            assert_all_within(&drawn(&results, 0));
+        }
+    }
+
+    fn assert_all_within(elements: &[(String, Vec<(String, String)>, String)]) {
         let height: f64 = attribute(&elements[0], "height").parse().expect("a number");
         let bars: Vec<_> = elements.iter().filter(|element| !attribute(element, "data-value").is_empty()).collect();
         let top = |bar| attribute(bar, "y").parse::<f64>().expect("a number");
