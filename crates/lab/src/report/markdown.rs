@@ -111,7 +111,10 @@ fn of_experiment(experiment: &ExperimentSummary) -> String {
 fn table_of_rates(experiment: &ExperimentSummary) -> MarkdownTable {
     let mut table = MarkdownTable::new(&["clients"], &["variant"]);
     table.columns_of(experiment);
-    table.numbers(experiment.targets.iter().map(|target| format!("p99, {target}")));
+    let has_latencies = !matches!(experiment.results.counted, CountedUnit::P99Latency | CountedUnit::Bytes);
+    if has_latencies {
+        table.numbers(experiment.targets.iter().map(|target| format!("p99, {target}")));
+    }
     for &clients in &experiment.clients {
         for variant in experiment.variants() {
             let cells: Vec<_> = experiment.targets.iter().map(|t| experiment.cell(clients, t, variant)).collect();
@@ -121,8 +124,10 @@ fn table_of_rates(experiment: &ExperimentSummary) -> MarkdownTable {
             let mut row = vec![words::thousands(clients as f64), plain(variant)];
             row.extend(cells.iter().map(|cell| value(*cell)));
             row.extend(gains(&cells, |base, own| experiment.gain(base, own)));
-            let p99 = |cell: &Option<&CellSummary>| cell.and_then(|cell| cell.percentile_us(99.0));
-            row.extend(cells.iter().map(|cell| p99(cell).map_or(String::new(), words::latency)));
+            if has_latencies {
+                let p99 = |cell: &Option<&CellSummary>| cell.and_then(|cell| cell.percentile_us(99.0));
+                row.extend(cells.iter().map(|cell| p99(cell).map_or(String::new(), words::latency)));
+            }
             table.rows.push(row);
         }
     }

@@ -1,5 +1,5 @@
 //! What people are shown of a run of the lab, all of it made from its results alone: a table on the terminal, CSV, a page, Markdown for a
-//! document, a picture.
+//! document, a picture, what is slower.
 //!
 //! 1. Nothing is shown that the results do not say, and a cell without runs says in words why it has none.
 //! 2. Each kind of view computes nothing: medians, intervals and verdicts come from `summary` and `verdict`.
@@ -13,6 +13,7 @@ pub mod markdown;
 mod markup;
 pub mod picture;
 pub mod sample;
+pub mod slower;
 pub mod summary;
 mod svg;
 pub mod table;
