@@ -181,6 +181,8 @@ pub struct Column {
     pub typmod: i32,
     pub collation: Collation,
     pub not_null: bool,
+    /// It is NOT NULL, and that is known to hold for all rows: a constraint that is NOT VALID is asked of new rows alone.
+    pub is_never_null: bool,
     pub dropped: bool,
     /// Default expression as SQL text (as pg_get_expr prints it); for generated columns the generation expression.
     pub default_sql: Option<String>,

@@ -53,7 +53,7 @@ impl CatalogReader<'_> {
         let schema_oid = class.oid("relnamespace");
         let has_rules = matches!(kind, TableKind::View | TableKind::Materialized);
         let indexes = if class.bool("relhasindex") { self.load_indexes(oid, &columns)? } else { Vec::new() };
-        let (checks, foreign_keys) = self.load_constraints(oid)?;
+        let (checks, foreign_keys) = self.load_constraints(oid, &mut columns)?;
         Ok(Some(Arc::new(Table {
             oid,
             name: class.text("relname").unwrap_or("").to_string(),
@@ -129,6 +129,7 @@ impl CatalogReader<'_> {
                     false => self.collation_of(row.oid("attcollation"))?,
                 },
                 not_null: row.bool("attnotnull"),
+                is_never_null: row.bool("attnotnull"),
                 dropped: row.bool("attisdropped"),
                 default_sql: default.and_then(|d| d.text("adbin")).map(str::to_string),
                 identity,
@@ -269,7 +270,12 @@ impl CatalogReader<'_> {
         Ok(rows.first().map(SequenceOptions::of_row))
     }
 
-    fn load_constraints(&self, table: Oid) -> Result<(Vec<CheckConstraint>, Vec<Arc<ForeignKey>>)> {
+    /// A table's constraints; columns whose NOT NULL is not known to hold for all rows are told so.
+    fn load_constraints(
+        &self,
+        table: Oid,
+        columns: &mut [Column],
+    ) -> Result<(Vec<CheckConstraint>, Vec<Arc<ForeignKey>>)> {
         let (mut checks, mut foreign_keys) = (Vec::new(), Vec::new());
         let rows = self.constraints_of(table)?;
         for row in &rows {
@@ -290,6 +296,11 @@ impl CatalogReader<'_> {
                     let triggers =
                         self.lookup(PG_TRIGGER, PG_TRIGGER_TGCONSTRAINT_INDEX, &[Datum::Oid(row.oid("oid"))])?;
                     foreign_keys.push(Arc::new(foreign_key(row, ForeignKeyFiring::of_rows(triggers.iter()))));
+                }
+                b'n' if !row.bool("convalidated") => {
+                    let of_constraint = row.numbers("conkey");
+                    let is_of = |column: &&mut Column| of_constraint.contains(&i64::from(column.attnum));
+                    columns.iter_mut().filter(is_of).for_each(|column| column.is_never_null = false);
                 }
                 _ => {}
             }
@@ -343,6 +354,7 @@ impl CatalogReader<'_> {
                 typmod: c.typmod,
                 collation: Collation::of_bytes(c.collation),
                 not_null: c.not_null,
+                is_never_null: c.not_null,
                 dropped: false,
                 default_sql: None,
                 identity: 0,

@@ -6,11 +6,13 @@
 use super::columns::{ColumnInput, row_of};
 use super::context::*;
 use super::expr::Evaluate;
+use super::loop_columns::LoopColumns;
 use super::loop_table::LoopTable;
 use super::state::NodeState;
 use kilndb_base::{Error, Result};
 use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::Expression;
+use kilndb_plan::program::{ConditionProgram, LazyCondition};
 use kilndb_plan::{Op, PlanNode};
 use kilndb_spill::{RowStore, StoreCursor};
 use kilndb_types::Datum;
@@ -32,6 +34,8 @@ pub(crate) struct NestLoopState {
     is_outer_short: bool,
     /// The rows of the inner side, if they are kept for all outer rows.
     stored: Option<RowStore>,
+    /// Their columns, if the condition is asked of many of them at a time.
+    stored_columns: Option<Box<LoopColumns>>,
     stored_cursor: StoreCursor,
     stored_next: usize,
     inner_matched: Vec<bool>,
@@ -60,6 +64,7 @@ impl NestLoopState {
             inner_started: false,
             is_outer_short: false,
             stored: None,
+            stored_columns: None,
             stored_cursor: StoreCursor::default(),
             stored_next: 0,
             inner_matched: Vec::new(),
@@ -100,6 +105,7 @@ impl NestLoopState {
         self.is_outer_short = false;
         // The rows that are kept may depend on parameters of an outer query, so they are discarded.
         self.stored = None;
+        self.stored_columns = None;
         self.inner_matched.clear();
         self.table.forget();
     }
@@ -115,13 +121,16 @@ impl NestLoopState {
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
-        let Op::NestLoop { inner, kind, on, params, materialize, switch, .. } = &node.op else { return Ok(()) };
+        let Op::NestLoop { inner, kind, on, params, materialize, switch, program, .. } = &node.op else {
+            return Ok(());
+        };
         let inner_width = inner.width;
         if *materialize && self.stored.is_none() && !self.is_outer_short {
             // A full join's inner rows have to be there at its end.
             self.is_outer_short = *kind != JoinKind::Full && self.has_one_outer_row(out.max, rt, cx)?;
             if !self.is_outer_short {
                 self.store_inner(*kind, rt, cx)?;
+                self.keep_columns(program.of(on.as_deref()), cx)?;
             }
         }
         while !out.full() {
@@ -159,6 +168,9 @@ impl NestLoopState {
                     self.restart_inner(rt);
                 }
                 self.stored_next = 0;
+                if let Some(columns) = &mut self.stored_columns {
+                    columns.begin_row();
+                }
                 self.active = true;
                 self.matched = false;
             }
@@ -166,7 +178,8 @@ impl NestLoopState {
                 Some(switch) if self.table.is_made() => switch.on.as_ref(),
                 _ => on.as_ref(),
             };
-            if !self.inner_row(out, on, *kind, rt, cx)? {
+            let condition = (on, program.as_ref());
+            if !self.inner_row(out, condition, *kind, rt, cx)? {
                 // The inner side is at its end.
                 if !self.matched && matches!(kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti) {
                     out.data.extend_from_slice(self.outer_batch.row(self.outer_next));
@@ -231,22 +244,37 @@ impl NestLoopState {
         Ok(())
     }
 
+    /// Keeps the columns of the inner side's rows that are kept, if the condition is to be asked of many of them at a time.
+    fn keep_columns(&mut self, condition: &ConditionProgram, cx: &ExecContext<'_>) -> Result<()> {
+        if let Some(rows) = &self.stored {
+            let widths = (self.outer_batch.width, self.inner_batch.width);
+            self.stored_columns = LoopColumns::of_rows(rows, condition, widths, cx)?.map(Box::new);
+        }
+        Ok(())
+    }
+
     /// Joins the present outer row with one more inner row; false at the inner side's end.
     fn inner_row(
         &mut self,
         out: &mut Batch,
-        on: Option<&Expression>,
+        (mut on, program): (Option<&Expression>, &LazyCondition),
         kind: JoinKind,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let outer = self.outer_batch.row(self.outer_next);
-        let number = self.stored_next;
+        let mut number = self.stored_next;
         if self.table.is_made() {
             let Some(inner) = self.table.next_row() else { return Ok(false) };
             out.data.extend_from_slice(outer);
             out.data.extend_from_slice(inner);
             self.count_looked(cx)?;
+        } else if let (Some(rows), Some(columns)) = (&self.stored, &mut self.stored_columns) {
+            let condition = (program.of(on.map(|on| &**on)), on);
+            let Some(partner) = columns.next(condition, (outer, &mut self.looked), rt, cx)? else { return Ok(false) };
+            (number, on) = (partner.number, partner.on);
+            out.data.extend_from_slice(outer);
+            out.data.extend_from_slice(rows.row(number, &mut self.stored_cursor, cx.io())?);
         } else if let Some(rows) = &self.stored {
             if self.stored_next >= rows.len() {
                 return Ok(false);

@@ -33,6 +33,7 @@ pub mod key_ahead;
 mod key_index;
 mod key_search;
 mod lockrows;
+mod loop_columns;
 mod loop_table;
 mod memoize;
 mod merge;

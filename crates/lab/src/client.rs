@@ -1,6 +1,7 @@
 //! A small blocking client of PostgreSQL's protocol: simple queries, prepared statements, text format, passwords.
 
 use crate::proof::{self, Binding, Scram};
+use crate::tls::{self, TlsChoice};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use std::fmt;
@@ -17,11 +18,13 @@ pub struct Address {
     pub host: String,
     pub port: u16,
     pub user: String,
+    /// How connections over TCP are encrypted; None: not at all.
+    pub tls: Option<TlsChoice>,
 }
 
 impl Address {
     pub fn local(port: u16) -> Self {
-        Address { host: "127.0.0.1".into(), port, user: "postgres".into() }
+        Address { host: "127.0.0.1".into(), port, user: "postgres".into(), tls: None }
     }
 }
 
@@ -165,7 +168,7 @@ impl Client {
             let stream = TcpStream::connect((address.host.as_str(), address.port))?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(Duration::from_secs(120)))?;
-            Box::new(stream)
+            Box::new(tls::open(address, stream)?)
         };
         let proof = Proof { password: password.map(str::to_string), ..Proof::default() };
         Client::over_with(stream, &address.user, database, proof)

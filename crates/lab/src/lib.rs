@@ -29,6 +29,7 @@ pub mod slt;
 pub mod statistics;
 pub mod suite;
 pub mod target;
+pub mod tls;
 pub mod top;
 pub mod tpcc;
 pub mod tpch;

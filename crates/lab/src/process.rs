@@ -12,6 +12,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// What a server is given to end at once. PostgreSQL itself takes up to five seconds for processes that do not.
+const END_PATIENCE: Duration = Duration::from_secs(8);
+
 /// A port that nobody listens on, kept for this process until it ends: no other call returns it, in this process or in
 /// another one. It is none of those that the kernel gives to connections, one of which could otherwise have it by the
 /// time a server wants to listen there.
@@ -76,12 +79,16 @@ impl TempDir {
     pub fn path(&self) -> &Path {
         &self.0
     }
+
+    pub fn remove(&self) {
+        // What stays behind is in the system's folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // What stays behind is in the system's folder for temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.remove();
     }
 }
 
@@ -184,6 +191,31 @@ impl Server {
         lines[lines.len().saturating_sub(30)..].join("\n")
     }
 
+    /// Ends without a last checkpoint. SIGQUIT lets PostgreSQL take away its shared memory, which `kill -9` leaves to the machine.
+    pub fn end_at_once(&self) {
+        self.go_on();
+        let deadline = Instant::now() + END_PATIENCE;
+        // One that has ended already cannot be sent anything.
+        let mut waits = self.signal(libc::SIGQUIT).is_ok();
+        while waits && !self.has_ended() {
+            waits = Instant::now() < deadline;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if !self.has_ended() {
+            self.signal_all(libc::SIGKILL);
+        }
+    }
+    /// It stays to be waited for.
+    fn has_ended(&self) -> bool {
+        // SAFETY: zeros are a value of this structure of integers.
+        let mut ended: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: the structure is ours and as large as the call wants it.
+        let asked = unsafe { libc::waitid(libc::P_PID, self.pid(), &mut ended, how) };
+        // SAFETY: the process id is filled in by waitid, and zero as long as there is nothing to tell.
+        asked != 0 || unsafe { ended.si_pid() } != 0
+    }
+
     /// `kill -9`.
     pub fn kill(mut self) -> io::Result<()> {
         self.child.kill()?;
@@ -209,6 +241,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // The process id of one that has been waited for may be somebody else's.
+        if self.is_running() {
+            self.end_at_once();
+        }
         // Already ended is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();

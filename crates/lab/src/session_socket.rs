@@ -5,8 +5,11 @@
 //! Must not know: what the sessions are for.
 
 use crate::client::{Address, Client, ClientError, Proof};
+use crate::tls::{self, OpenedStream};
 use mio::event::Source;
-use std::io::{self, Read, Write};
+use rustls::{ClientConnection, StreamOwned};
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A server that does not answer when a client logs in is taken for one that is down.
@@ -42,6 +45,7 @@ impl<'l> SessionLogin<'l> {
 
 pub(crate) enum SessionSocket {
     Tcp(mio::net::TcpStream),
+    Tls(Box<TlsSocket>),
     Unix(mio::net::UnixStream),
 }
 
@@ -59,16 +63,32 @@ impl SessionSocket {
         let stream = std::net::TcpStream::connect((address.host.as_str(), address.port))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LOGIN_MAX))?;
-        login.begin(stream.try_clone()?)?;
-        stream.set_nonblocking(true)?;
-        Ok(SessionSocket::Tcp(mio::net::TcpStream::from_std(stream)))
+        match tls::open(address, stream)? {
+            OpenedStream::Plain(stream) => {
+                login.begin(stream.try_clone()?)?;
+                stream.set_nonblocking(true)?;
+                Ok(SessionSocket::Tcp(mio::net::TcpStream::from_std(stream)))
+            }
+            OpenedStream::Encrypted(stream) => {
+                let lent = LentStream(Arc::new(Mutex::new(Some(stream))));
+                login.begin(lent.clone())?;
+                let (session, stream) = lent.take_back()?.into_parts();
+                stream.set_nonblocking(true)?;
+                Ok(SessionSocket::Tls(Box::new(TlsSocket { session, stream: mio::net::TcpStream::from_std(stream) })))
+            }
+        }
     }
     /// What a poll looks at.
     pub fn source(&mut self) -> &mut dyn Source {
         match self {
             SessionSocket::Tcp(stream) => stream,
+            SessionSocket::Tls(socket) => &mut socket.stream,
             SessionSocket::Unix(stream) => stream,
         }
+    }
+    /// Fewer bytes than there was room for are all that there were. What was decrypted comes in pieces of TLS's records.
+    pub fn gives_all_at_once(&self) -> bool {
+        !matches!(self, SessionSocket::Tls(_))
     }
 }
 
@@ -76,6 +96,7 @@ impl Read for SessionSocket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             SessionSocket::Tcp(stream) => stream.read(buffer),
+            SessionSocket::Tls(socket) => socket.read(buffer),
             SessionSocket::Unix(stream) => stream.read(buffer),
         }
     }
@@ -85,11 +106,80 @@ impl Write for SessionSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             SessionSocket::Tcp(stream) => stream.write(bytes),
+            SessionSocket::Tls(socket) => socket.write(bytes),
             SessionSocket::Unix(stream) => stream.write(bytes),
         }
     }
-    /// Nothing is kept back.
+    /// Sends what was encrypted and has not gone out.
     fn flush(&mut self) -> io::Result<()> {
+        match self {
+            SessionSocket::Tcp(_) | SessionSocket::Unix(_) => Ok(()),
+            SessionSocket::Tls(socket) => socket.send(),
+        }
+    }
+}
+
+/// A socket that does not wait, with what encrypts it.
+pub(crate) struct TlsSocket {
+    session: ClientConnection,
+    stream: mio::net::TcpStream,
+}
+
+impl TlsSocket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.session.reader().read(buffer) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+            if self.session.read_tls(&mut self.stream)? == 0 {
+                return Ok(0);
+            }
+            self.session.process_new_packets().map_err(io::Error::other)?;
+        }
+    }
+    /// Bytes are taken once those before have gone out.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.send()?;
+        self.session.writer().write(bytes)
+    }
+    fn send(&mut self) -> io::Result<()> {
+        while self.session.wants_write() {
+            self.session.write_tls(&mut self.stream)?;
+        }
         Ok(())
+    }
+}
+
+type TlsStream = Box<StreamOwned<ClientConnection, std::net::TcpStream>>;
+
+/// A stream that a client has while it logs in, and that goes on without it: what encrypts it cannot be there twice.
+#[derive(Clone)]
+struct LentStream(Arc<Mutex<Option<TlsStream>>>);
+
+impl LentStream {
+    fn take_back(&self) -> io::Result<TlsStream> {
+        self.lock().take().ok_or_else(|| ErrorKind::NotConnected.into())
+    }
+    fn lock(&self) -> MutexGuard<'_, Option<TlsStream>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn with<T>(&self, action: impl FnOnce(&mut TlsStream) -> io::Result<T>) -> io::Result<T> {
+        action(self.lock().as_mut().ok_or(ErrorKind::NotConnected)?)
+    }
+}
+
+impl Read for LentStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.with(|stream| stream.read(buffer))
+    }
+}
+
+impl Write for LentStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.with(|stream| stream.write(bytes))
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.with(|stream| stream.flush())
     }
 }

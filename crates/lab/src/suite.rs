@@ -128,7 +128,7 @@ fn options(arguments: &[String]) -> Result<SuiteOptions, String> {
                 let text = rest.next().ok_or("--at needs HOST:PORT")?;
                 let (host, port) = text.rsplit_once(':').ok_or("--at needs HOST:PORT")?;
                 let port = port.parse().map_err(|_| "bad port")?;
-                options.at = Some(Address { host: host.into(), port, user: "postgres".into() });
+                options.at = Some(Address { host: host.into(), ..Address::local(port) });
             }
             // What the test harness's callers pass.
             flag if flag.starts_with("--") => {}

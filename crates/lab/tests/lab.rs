@@ -317,6 +317,44 @@ fn somebody_who_stops_it_finds_nothing_left() {
     assert_eq!(server.schemas(), 0);
 }
 
+/// Of temporary servers too.
+#[test]
+fn somebody_who_is_in_a_hurry_finds_nothing_left() {
+    let folder = TempDir::new("lab-out").expect("a folder");
+    let experiment = experiment(folder.path(), ONE_VARIANT);
+    let (temporary, out) = (folder.path().join("temporary"), folder.path().join("out"));
+    std::fs::create_dir(&temporary).expect("a folder");
+    let [experiment, out] = [&experiment, &out].map(|path| path.to_str().expect("a name"));
+    let mut child = lab(&["run", experiment, "--seconds", "1", "--rounds", "100", "--out", out])
+        .env("TMPDIR", &temporary)
+        // KilnDB alone.
+        .env("PGBIN", folder.path())
+        .spawn()
+        .expect("it starts");
+    let errors = std::io::BufReader::new(child.stderr.take().expect("a pipe"));
+    let has_run = |line: std::io::Result<String>| line.expect("a line").contains("round 1");
+    assert!(std::io::BufRead::lines(errors).any(has_run), "no round has ended");
+    assert!(processes_that_name(&temporary) > 0);
+    for _ in 0..2 {
+        // SAFETY: a signal to a child of ours that has not been waited for.
+        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+        // One signal that is still to be delivered swallows another.
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(child.wait().expect("it ends").code(), Some(128 + libc::SIGINT));
+    let left: Vec<_> = std::fs::read_dir(&temporary).expect("a folder").collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(processes_that_name(&temporary), 0);
+}
+
+/// Processes with a path in their arguments.
+fn processes_that_name(path: &Path) -> usize {
+    let path = path.to_str().expect("a name");
+    let processes = std::fs::read_dir("/proc").expect("a folder").flatten();
+    let arguments = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    arguments.filter(|arguments| String::from_utf8_lossy(arguments).contains(path)).count()
+}
+
 #[test]
 fn results_are_not_overwritten_without_being_asked_to() {
     let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));

@@ -7,9 +7,12 @@ mod client;
 
 use authority::{Authority, Issued, Purpose, write_secret};
 use client::{GSS_REQUEST, SSL_REQUEST, TlsClient, rest, startup_packet, tcp};
-use kilndb_lab::client::Client;
+use kilndb_lab::client::{Address, Client};
+use kilndb_lab::driver::{self, LoadLength, LoadPlan, LoadProtocol};
 use kilndb_lab::postgres;
 use kilndb_lab::process::{self, Server, TempDir};
+use kilndb_lab::script::{Script, VariableNames};
+use kilndb_lab::target::TargetUri;
 use rustls::version::{TLS12, TLS13};
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -555,6 +558,82 @@ fn libpq_connects_and_refuses_as_it_does_with_postgresql() {
     secure.reload();
     let refused = run("sslmode=require");
     assert!(refused.contains("server does not support SSL, but SSL was required"), "{refused}");
+}
+
+/// By modes as libpq has them, and more in one message and one answer than a record of TLS holds.
+#[test]
+fn the_labs_own_clients_are_encrypted_as_they_are_told() {
+    let (secure, plain) = (Secure::start(&[]), PlainServer::start());
+    let other = secure.path("other.crt");
+    std::fs::write(&other, Authority::new("Other").pem()).expect("a file");
+    let uri = |port: u16, host: &str, rest: &str| {
+        let text = format!("postgresql://postgres@{host}:{port}/postgres?{rest}");
+        TargetUri::read(&text).expect("a URI").address
+    };
+    let of_roots = |mode: &str, file: &str| format!("sslmode={mode}&sslrootcert={}", secure.path(file).display());
+    let ssl = |address: &Address| {
+        let mut client = Client::connect(address, "postgres").map_err(|e| e.to_string())?;
+        client.value("select ssl from pg_stat_ssl where pid = pg_backend_pid()").map_err(|e| e.to_string())
+    };
+    for (host, rest, is_encrypted) in [
+        ("localhost", "sslmode=disable", "f"),
+        ("localhost", "", "t"),
+        ("127.0.0.1", "sslmode=require", "t"),
+        ("127.0.0.1", &of_roots("verify-ca", "root.crt"), "t"),
+        ("localhost", &of_roots("verify-full", "root.crt"), "t"),
+    ] {
+        assert_eq!(ssl(&uri(secure.port, host, rest)), Ok(Some(is_encrypted.to_string())), "{host} {rest}");
+    }
+    assert_eq!(ssl(&uri(plain.port(), "localhost", "")), Ok(Some("f".to_string())));
+    for (port, host, rest, told) in [
+        (plain.port(), "localhost", "sslmode=require", "does not speak TLS"),
+        (secure.port, "localhost", &of_roots("verify-ca", "other.crt"), "certificate"),
+        (secure.port, "localhost", &of_roots("require", "other.crt"), "certificate"),
+        (secure.port, "127.0.0.1", &of_roots("verify-full", "root.crt"), "certificate"),
+    ] {
+        let error = ssl(&uri(port, host, rest)).expect_err("nobody gets in");
+        assert!(error.contains(told), "{rest}: {error}");
+    }
+    let text = "x".repeat(300_000);
+    let script = format!(
+        "select repeat(s, 3), ssl from pg_stat_ssl, (select '{text}' as s) t where pid = pg_backend_pid() and ssl \\gset\n\
+                          insert into seen values (length(:'repeat'), :'ssl');\n"
+    );
+    let mut client = secure.client().connect(secure.port).expect("a connection");
+    client.query("create table seen (bytes int, ssl bool)").expect("a table");
+    let mut names = VariableNames::default();
+    let script = Script::read("script", &script, &mut names).expect("a script");
+    let plan = LoadPlan {
+        clients: 3,
+        threads: 2,
+        protocol: LoadProtocol::Simple,
+        scripts: vec![(script, 1)],
+        names,
+        length: LoadLength::Transactions(5),
+        ..LoadPlan::new(uri(secure.port, "localhost", "sslmode=require"), "postgres")
+    };
+    let figures = driver::run(&plan).expect("it runs");
+    assert_eq!((figures.transactions(), figures.failures()), (15, 0), "{figures:?}");
+    let seen = row(&mut client, "select count(*), min(bytes), max(bytes), bool_and(ssl) from seen");
+    assert_eq!(seen, ["15", "900000", "900000", "t"]);
+}
+
+/// A server without TLS.
+struct PlainServer {
+    server: Server,
+    _folder: TempDir,
+}
+
+impl PlainServer {
+    fn start() -> PlainServer {
+        let folder = TempDir::new("plain").expect("a folder");
+        let port = process::free_port().expect("a free port");
+        let server = process::start_kilndb(&folder.path().join("data"), port, &[]).expect("the server starts");
+        PlainServer { server, _folder: folder }
+    }
+    fn port(&self) -> u16 {
+        self.server.address().port
+    }
 }
 
 #[test]

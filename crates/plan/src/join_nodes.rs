@@ -271,7 +271,9 @@ impl Planner<'_> {
             && !params.is_empty()
             && switch.as_ref().is_none_or(|switch| switch.is_self_contained)
             && on.iter().all(Expr::is_self_contained);
-        let op = Op::NestLoop { outer, inner, kind, on: condition, params, materialize, switch, is_self_contained };
+        let program = Box::default();
+        let op =
+            Op::NestLoop { outer, inner, kind, on: condition, params, materialize, switch, is_self_contained, program };
         let node = self.node_with(op, width, estimate, label, info);
         Ok(FromPlan::of(PlannedNode { node, layout }, estimate))
     }

@@ -2,7 +2,7 @@
 
 use super::expression::{Expression, RoutineCall};
 use super::measured::MeasuredCost;
-use super::program::{LazyAggregateProgram, LazyJoinProgram, LazyValuesProgram};
+use super::program::{LazyAggregateProgram, LazyCondition, LazyJoinProgram, LazyValuesProgram};
 pub use super::scan_node::*;
 use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
@@ -412,6 +412,7 @@ pub enum Op {
         /// The inner side is looked up in an index, for which no session is needed, nor for the condition: any thread can join
         /// a part of the outer rows.
         is_self_contained: bool,
+        program: Box<LazyCondition>,
     },
     HashJoin {
         probe: Arc<PlanNode>,

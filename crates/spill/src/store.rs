@@ -55,6 +55,9 @@ impl RowStore {
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
+    pub fn is_in_memory(&self) -> bool {
+        self.file.is_none()
+    }
 
     pub fn push(&mut self, values: &[Datum], io: SpillIo<'_>) -> Result<()> {
         if self.file.is_none() {

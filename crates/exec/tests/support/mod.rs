@@ -201,6 +201,7 @@ impl Db {
                 typmod: -1,
                 collation: Default::default(),
                 not_null: *nn,
+                is_never_null: *nn,
                 dropped: false,
                 default_sql: d.map(str::to_string),
                 identity: 0,

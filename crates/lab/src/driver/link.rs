@@ -35,21 +35,17 @@ impl LoadLink {
 
     /// Sends what there is; what finds no room goes when there is some, of which the poll tells.
     pub fn flush(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        while self.written < self.output.len() {
-            match self.socket.write(&self.output[self.written..]) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => self.written += count,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    if !self.waits_for_room {
-                        self.waits_for_room = true;
-                        let both = Interest::READABLE | Interest::WRITABLE;
-                        self.socket.source().reregister(registry, token, both)?;
-                    }
-                    return Ok(());
+        match self.send() {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                if !self.waits_for_room {
+                    self.waits_for_room = true;
+                    let both = Interest::READABLE | Interest::WRITABLE;
+                    self.socket.source().reregister(registry, token, both)?;
                 }
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+                return Ok(());
             }
+            Err(e) => return Err(e),
         }
         self.output.clear();
         self.written = 0;
@@ -58,6 +54,20 @@ impl LoadLink {
             self.socket.source().reregister(registry, token, Interest::READABLE)?;
         }
         Ok(())
+    }
+    fn send(&mut self) -> io::Result<()> {
+        loop {
+            let rest = &self.output[self.written..];
+            let sent =
+                if rest.is_empty() { self.socket.flush().map(|()| None) } else { self.socket.write(rest).map(Some) };
+            match sent {
+                Ok(None) => return Ok(()),
+                Ok(Some(0)) => return Err(ErrorKind::WriteZero.into()),
+                Ok(Some(count)) => self.written += count,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
     }
 
     /// Reads all that is there. Errors: the connection is at its end. `is_closed`: the poll says that the server has said its last,
@@ -68,7 +78,7 @@ impl LoadLink {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     self.input.extend_from_slice(&buffer[..count]);
-                    if count < buffer.len() && !is_closed {
+                    if count < buffer.len() && !is_closed && self.socket.gives_all_at_once() {
                         return Ok(());
                     }
                 }

@@ -90,6 +90,10 @@ fn command(plan: &LoadPlan, script: &Path) -> Result<Command, String> {
     if let Some(password) = &plan.password {
         command.env("PGPASSWORD", password);
     }
+    command.env("PGSSLMODE", address.tls.as_ref().map_or("disable", |choice| &choice.mode));
+    if let Some(roots) = address.tls.as_ref().and_then(|choice| choice.roots.as_ref()) {
+        command.env("PGSSLROOTCERT", roots);
+    }
     Ok(command)
 }
 

@@ -157,6 +157,13 @@ impl Target {
         })
     }
 
+    /// Ends a temporary server, and its folders go: this process is about to end.
+    pub fn take_away(&self) {
+        if let Some(running) = &self.running {
+            running.take_away();
+        }
+    }
+
     /// Ends all sessions that began with [`session_name`]: somebody wants to stop, and they may run for long.
     pub fn end_sessions(&self) {
         if self.is_wire() {

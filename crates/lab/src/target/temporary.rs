@@ -62,6 +62,12 @@ impl TemporaryServer {
         *server = Some(self.launch()?);
         Ok(())
     }
+    /// Ends it without a last checkpoint, and its folders go.
+    pub fn take_away(&self) {
+        self.with_server(Server::end_at_once);
+        self.folder.remove();
+        self.sockets.remove();
+    }
     pub fn end(&self) -> io::Result<()> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), stop)?;
         match &self.product {

@@ -1,9 +1,11 @@
 //! `postgresql://user:password@host:port/database?host=/folder`: the form of libpq's connection URIs (libpq.sgml, "Connection URIs")
 //! that names one server.
+//! Of its parameters those are known that say where it is, who goes there and how it is encrypted (`prefer` unless said otherwise).
 //!
 //! Must not know: connections.
 
 use crate::client::Address;
+use crate::tls::TlsChoice;
 
 /// Where a target is, and who goes there.
 #[derive(Clone, Debug)]
@@ -31,7 +33,7 @@ impl TargetUri {
         let or = |text: String, default: &str| if text.is_empty() { default.to_string() } else { text };
         let user = or(part(user)?, &std::env::var("USER").unwrap_or_else(|_| "postgres".into()));
         let mut uri = TargetUri {
-            address: Address { host: or(part(host)?, "localhost"), port: 5432, user: user.clone() },
+            address: Address { host: or(part(host)?, "localhost"), port: 5432, user: user.clone(), tls: None },
             database: or(part(database)?, &user),
             password: password.map(part).transpose()?,
         };
@@ -39,6 +41,7 @@ impl TargetUri {
         if !port.is_empty() {
             uri.address.port = number(port)?;
         }
+        let (mut mode, mut roots) = ("prefer".to_string(), None);
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let value = part(value)?;
@@ -48,17 +51,18 @@ impl TargetUri {
                 "user" => uri.address.user = value,
                 "password" => uri.password = Some(value),
                 "dbname" => uri.database = value,
-                "sslmode" if matches!(value.as_str(), "disable" | "allow" | "prefer") => {}
-                "sslmode" => return Err(wrong("the lab does not speak TLS")),
+                "sslmode" => mode = value,
+                "sslrootcert" => roots = Some(value),
                 _ => return Err(wrong(&format!("the lab does not know {name}"))),
             }
         }
+        uri.address.tls = TlsChoice::of_mode(&mode, roots.as_deref()).map_err(|e| wrong(&e))?;
         Ok(uri)
     }
 
     /// The URI without a password, for reports.
     pub fn shown(&self) -> String {
-        let Address { host, port, user } = &self.address;
+        let Address { host, port, user, .. } = &self.address;
         match host.starts_with('/') {
             true => format!("postgresql://{user}@/{}?host={host}&port={port}", self.database),
             false => format!("postgresql://{user}@{host}:{port}/{}", self.database),
@@ -106,6 +110,13 @@ mod tests {
         );
         assert_eq!((uri.database.as_str(), uri.password.as_deref()), ("shop", Some("a@b")));
         assert_eq!(uri.shown(), "postgresql://joe@db.example:6543/shop");
+        let modes = ["", "?sslmode=disable", "?sslmode=allow", "?sslmode=prefer", "?sslmode=require"];
+        let is_encrypted = modes.map(|mode| {
+            let uri = TargetUri::read(&format!("postgres://db.example/shop{mode}")).expect("it is right");
+            uri.address.tls.map(|choice| choice.mode)
+        });
+        let told = |mode: &str| Some(mode.to_string());
+        assert_eq!(is_encrypted, [told("prefer"), None, None, told("prefer"), told("require")]);
         let uri = TargetUri::read("postgres://joe@/?host=/run/pg").expect("it is right");
         assert_eq!((uri.address.host.as_str(), uri.database.as_str()), ("/run/pg", "joe"));
         let uri = TargetUri::read("postgres://joe@[::1]:7/x").expect("it is right");
@@ -117,7 +128,8 @@ mod tests {
         for (text, told) in [
             ("mysql://x", "begins with postgresql://"),
             ("postgresql://joe:secret@h:99999/x", "port"),
-            ("postgresql://joe:secret@h/x?sslmode=require", "TLS"),
+            ("postgresql://joe:secret@h/x?sslmode=perhaps", "there is no sslmode perhaps"),
+            ("postgresql://joe:secret@h/x?sslmode=verify-full&sslrootcert=/nowhere", "/nowhere"),
             ("postgresql://joe:secret%4@h/x", "hexadecimal"),
             ("postgresql://joe@h/x?colour=1", "colour"),
         ] {

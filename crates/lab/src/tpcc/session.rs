@@ -169,7 +169,7 @@ impl TpccSession {
     /// Sends what is to be sent and reads up to ReadyForQuery.
     async fn exchange(&mut self) -> Result<(), ClientError> {
         // A few kilobytes at most are on their way at once, for which a socket always has room.
-        let sent = self.stream.write_all(&self.output);
+        let sent = self.stream.write_all(&self.output).and_then(|()| self.stream.flush());
         self.output.clear();
         sent?;
         self.is_awaited = true;

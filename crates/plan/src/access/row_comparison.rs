@@ -110,5 +110,5 @@ impl Planner<'_> {
 
 fn is_never_null(table: &Table, key: &IndexKey) -> bool {
     let column = usize::try_from(key.attnum - 1).ok().and_then(|at| table.columns.get(at));
-    column.is_some_and(|c| c.not_null)
+    column.is_some_and(|c| c.is_never_null)
 }

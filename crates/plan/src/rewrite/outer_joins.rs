@@ -24,7 +24,8 @@ pub(super) fn reduce(q: &mut Query) {
     // A row that is locked or changed is judged again by conditions that tell missing rows by their NULLs.
     let may_be_anti = matches!(q.body, QueryBody::Select) && q.locks.is_empty();
     let mut null = if may_be_anti { conditions.iter().filter_map(null_column).collect() } else { Vec::new() };
-    let mut joins = OuterJoins { null: &mut null, settled: Vec::new() };
+    let never_null = if null.is_empty() { Vec::new() } else { never_null(&q.rels, &null) };
+    let mut joins = OuterJoins { null: &mut null, never_null, settled: Vec::new() };
     q.from.iter_mut().for_each(|t| joins.reduce(t, &above, true));
     let settled = joins.settled;
     conditions.retain(|e| null_column(e).is_none_or(|c| !settled.contains(&c)));
@@ -34,6 +35,8 @@ pub(super) fn reduce(q: &mut Query) {
 struct OuterJoins<'a> {
     /// Columns that are NULL in all rows that pass the conditions above.
     null: &'a mut Vec<ColId>,
+    /// Those of them that are never NULL in a row of their table.
+    never_null: Vec<ColId>,
     /// Those of them that are NULL in all rows of an anti join.
     settled: Vec<ColId>,
 }
@@ -63,15 +66,46 @@ impl OuterJoins<'_> {
         self.reduce(right, for_right, is_kept && *kind == JoinKind::Inner);
     }
 
-    /// Must a column of the right side be NULL of which the condition of the join says that it is not?
+    /// Must a column of the right side be NULL that is never NULL in its table, or of which the condition of the join says that it
+    /// is not?
     fn is_anti(&mut self, right: &JoinTree, on: Option<&Expr>) -> bool {
-        let Some(on) = on.filter(|_| !self.null.is_empty()) else { return false };
-        let (inside, not_null) = (relations_of(right), not_null_columns(on));
-        let is_refuted = self.null.iter().any(|c| inside.contains(&c.rel) && not_null.contains(c));
+        if self.null.is_empty() {
+            return false;
+        }
+        let (inside, not_null) = (relations_of(right), on.map_or_else(Vec::new, not_null_columns));
+        let is_refuted = self.null.iter().any(|c| {
+            inside.contains(&c.rel)
+                && (not_null.contains(c) || self.never_null.contains(c) && is_never_filled(right, c.rel))
+        });
         if is_refuted {
             self.settled.extend(self.null.extract_if(.., |c| inside.contains(&c.rel)));
         }
         is_refuted
+    }
+}
+
+/// The columns of a list that are never NULL in a row of their table.
+fn never_null(rels: &[Rel], columns: &[ColId]) -> Vec<ColId> {
+    let is_never_null = |c: &&ColId| {
+        let Some(Rel { kind: RelKind::Table(table), .. }) = rels.iter().find(|rel| rel.id == c.rel) else {
+            return false;
+        };
+        let at = usize::try_from(c.att - 1).ok();
+        at.and_then(|at| table.columns.get(at)).is_some_and(|column| column.is_never_null)
+    };
+    columns.iter().filter(is_never_null).copied().collect()
+}
+
+/// Does no join within a tree fill the relation with NULLs?
+fn is_never_filled(t: &JoinTree, rel: u32) -> bool {
+    match t {
+        JoinTree::Rel(r) => *r == rel,
+        JoinTree::Join { kind, left, right, .. } => match kind {
+            JoinKind::Inner => is_never_filled(left, rel) || is_never_filled(right, rel),
+            JoinKind::Right => is_never_filled(right, rel),
+            JoinKind::Full => false,
+            JoinKind::Left | JoinKind::Semi | JoinKind::Anti => is_never_filled(left, rel),
+        },
     }
 }
 

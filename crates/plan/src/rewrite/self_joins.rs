@@ -191,7 +191,7 @@ fn remove(q: &mut Query, removed: u32, kept: u32) -> Result<()> {
         Ok(())
     })?;
     let not_null: Vec<i16> = match q.rels.iter().find(|r| r.id == kept).map(|r| &r.kind) {
-        Some(RelKind::Table(t)) => t.columns.iter().filter(|c| c.not_null).map(|c| c.attnum).collect(),
+        Some(RelKind::Table(t)) => t.columns.iter().filter(|c| c.is_never_null).map(|c| c.attnum).collect(),
         _ => Vec::new(),
     };
     let is_not_null = |c: ColId| c.rel == kept && not_null.contains(&c.att);
