@@ -159,9 +159,6 @@ fn is_file_name(entry: &str) -> bool {
     entry.ends_with(".sql") && !entry.contains(char::is_whitespace)
 }
 
-/// Lists of experiments that have names of their own.
-pub const LISTS: [&str; 3] = ["documents", "bench", "all"];
-
 impl Experiment {
     /// Whether it is in a list, or the one of that name.
     pub fn is_of(&self, name: &str) -> bool {
@@ -207,11 +204,19 @@ mod tests {
     #[test]
     fn the_experiments_that_come_with_the_program_can_be_read() {
         let all = shipped().expect("they are right");
-        assert!(all.iter().any(|experiment| experiment.name == "hot-row"));
-        for experiment in all {
+        let names = |list: &str| -> Vec<&str> {
+            all.iter().filter(|experiment| experiment.is_of(list)).map(|experiment| experiment.name.as_str()).collect()
+        };
+        assert_eq!((names("hot-row"), names("none")), (vec!["hot-row"], vec![]));
+        assert!(names("documents").contains(&"queue") && !names("documents").contains(&"tpc-b"));
+        assert!(names("bench").contains(&"queue") && names("bench").contains(&"tpc-b"));
+        assert_eq!(names("all").len(), all.len());
+        for experiment in &all {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(&experiment.name);
             let read = Experiment::read(&folder).expect("a folder is read as what comes with the program");
             assert_eq!(read.texts, experiment.texts, "{}", experiment.name);
+            let readme = include_str!("../../../../experiments/README.md");
+            assert!(readme.contains(&format!("| `{}` | {} |", experiment.name, experiment.file.question)));
         }
     }
 

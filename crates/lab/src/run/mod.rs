@@ -51,6 +51,23 @@ pub struct LabOptions {
     pub driver: DriverKind,
 }
 
+impl LabOptions {
+    /// As the experiments say, so many rounds.
+    pub fn of_rounds(rounds: usize) -> LabOptions {
+        LabOptions {
+            clients: None,
+            seconds: None,
+            variables: Vec::new(),
+            rounds,
+            full: false,
+            restart: false,
+            keep: false,
+            search_rate: false,
+            driver: DriverKind::Lab,
+        }
+    }
+}
+
 /// Who runs the scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverKind {
