@@ -1,6 +1,8 @@
 //! The wire limit: a server that answers every protocol message with prepared bytes. Nothing that speaks the protocol
 //! can be faster, so its figures say what is left to win.
 
+use crate::client::Address;
+use crate::process::TempDir;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::collections::HashMap;
@@ -9,6 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 const READY: &[u8] = b"Z\0\0\0\x05I";
 /// One row of one int4 column: description, value, end.
@@ -17,6 +20,30 @@ const ROW: &[u8] = b"D\0\0\0\x0b\0\x01\0\0\0\x011C\0\0\0\x0dSELECT 1\0";
 const DONE: &[u8] = b"C\0\0\0\x0dUPDATE 1\0";
 /// What pgbench asks for at its start: whether pgbench_accounts is partitioned. It is not.
 const PARTITIONS: &[u8] = b"T\0\0\0\x48\0\x03a\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0b\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0c\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0D\0\0\0\x14\0\x03\0\0\0\x011\xff\xff\xff\xff\0\0\0\x010C\0\0\0\x0dSELECT 1\0";
+
+/// How long the socket may take to be there.
+const START_MAX: Duration = Duration::from_secs(5);
+
+/// Serves from this process as long as that runs. The folder has the socket: without it nobody gets there any more.
+pub fn start() -> io::Result<(Address, TempDir)> {
+    let folder = TempDir::for_sockets()?;
+    let address = Address { host: folder.path().display().to_string(), ..Address::local(5432) };
+    let socket = folder.path().join(format!(".s.PGSQL.{}", address.port));
+    let listens_at = socket.clone();
+    std::thread::spawn(move || {
+        if let Err(e) = serve(&listens_at) {
+            eprintln!("wire limit: {e}");
+        }
+    });
+    let began = Instant::now();
+    while !socket.exists() {
+        if began.elapsed() > START_MAX {
+            return Err(io::Error::from(ErrorKind::TimedOut));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok((address, folder))
+}
 
 /// Serves for ever on a Unix socket.
 pub fn serve(socket: &Path) -> io::Result<()> {

@@ -2,29 +2,38 @@
 //!
 //! Must not know: how experiments are run, and how results are shown.
 
+mod run_request;
+
 use crate::experiment::{self, Experiment};
 use crate::report;
 use crate::report::compare::Comparison;
+use crate::report::slower::BuildComparison;
 use crate::results::{LabResults, RESULTS_FILE};
-use crate::run::{self, DriverKind, LabOptions, StopWatch, is_stopped};
-use crate::target::{Target, TargetUri, TemporaryProduct};
+use crate::run::{self, StopWatch, is_stopped};
+use crate::target::TargetUri;
+use run_request::{BEFORE, OWN, RunRequest};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 pub const HELP: &str = "\
 Usage:
   kilndb lab list [FOLDER...]
-  kilndb lab run EXPERIMENT... [--target NAME=URI]... [--clients N,...] [--seconds N] [--rows N] [--rounds N] [--full]
-                 [--search-rate] [--driver lab|pgbench] [--keep] [--overwrite] [--out FOLDER]
-  kilndb lab report FOLDER
+  kilndb lab run EXPERIMENT... [--target NAME=URI]... [--before PROGRAM] [--restart] [--clients N,...] [--seconds N]
+                 [--rows N] [--set NAME=VALUE]... [--rounds N] [--full] [--search-rate] [--driver lab|pgbench] [--keep]
+                 [--check] [--overwrite] [--out FOLDER]
+  kilndb lab report FOLDER [--markdown FILE --section NAME] [--svg EXPERIMENT FILE]
   kilndb lab compare FOLDER FOLDER
 
 list     shows the experiments that come with the program, and those of folders
-run      runs experiments by their names, or folders of your own, or `documents` for those of the documents, or `all`, and
-         writes results.json, results.csv and report.html. Without a target it starts a KilnDB and, if one is installed, a
-         PostgreSQL in temporary folders. On a target that is given it works in schemas of its own, which it drops in the
-         end unless --keep
-report   writes results.csv and report.html of a folder anew
+run      runs experiments by their names, or folders of your own, or `documents` for those of the documents, `bench` for
+         those that builds are compared by, or `all`, and writes results.json, results.csv and report.html. Without a
+         target it starts a KilnDB and, if one is installed, a PostgreSQL in temporary folders. On a target that is given
+         it works in schemas of its own, which it drops in the end unless --keep. With --before it compares two builds,
+         its own (target kilndb) and another one's program (target before), in twelve rounds or more, and fails if a row
+         is slower by its whole interval. --restart starts temporary servers again between rounds, with their data: one
+         start of a server is one sample. --check stops them in the end and has `kilndb check` look at what they leave
+report   writes results.csv and report.html of a folder anew. --markdown writes tables into a document instead, between its lines
+         `<!-- lab: begin NAME -->` and `<!-- lab: end NAME -->`; --svg writes a picture of one experiment's bars
 compare  tells what has changed from one folder's results to another's, there and in compare.html of the second folder
 ";
 
@@ -33,7 +42,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     match arguments.split_first() {
         Some((word, rest)) if word == "list" => list(rest),
         Some((word, rest)) if word == "run" => run_experiments(rest),
-        Some((word, [folder])) if word == "report" => report(Path::new(folder)),
+        Some((word, [folder, rest @ ..])) if word == "report" => report(Path::new(folder), rest),
         Some((word, [before, after])) if word == "compare" => compare(Path::new(before), Path::new(after)),
         Some((word, _)) if !matches!(word.as_str(), "help" | "--help" | "-h") => {
             Err(format!("lab does not know this: {}\n{HELP}", arguments.join(" ")))
@@ -59,17 +68,8 @@ fn list(folders: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What `lab run` is asked.
-struct RunRequest {
-    experiments: Vec<Experiment>,
-    targets: Vec<(String, TargetUri)>,
-    options: LabOptions,
-    folder: Option<PathBuf>,
-    overwrite: bool,
-}
-
 fn run_experiments(arguments: &[String]) -> Result<(), String> {
-    let request = request(arguments)?;
+    let request = RunRequest::read(arguments)?;
     let folder = request.folder.clone().unwrap_or_else(|| PathBuf::from("lab-results"));
     if folder.join(RESULTS_FILE).exists() && !request.overwrite && !may_overwrite(&folder)? {
         return Err(format!("{} has results already: --overwrite takes their place", folder.display()));
@@ -78,14 +78,24 @@ fn run_experiments(arguments: &[String]) -> Result<(), String> {
     // Thousands of clients need as many descriptors.
     kilndb_base::env::raise_descriptor_limit();
     let watch = StopWatch::new();
-    let targets = targets(&request.targets)?;
+    let targets = request.targets()?;
     let command = format!("kilndb lab run {}", shown_arguments(arguments));
     let results = watch
         .guard(&targets, || run::run(&request.experiments, &targets, &request.options, (command, folder.as_path())))?;
     if is_stopped() {
         return Err(format!("stopped; what was measured before is in {}", folder.display()));
     }
-    show(&results, &folder)
+    show(&results, &folder)?;
+    let mut wrong = Vec::new();
+    if request.before.is_some() {
+        let comparison = BuildComparison::of(&results, BEFORE, OWN);
+        println!("\n{}", comparison.text());
+        wrong.extend(comparison.failures());
+    }
+    if request.check {
+        wrong.extend(targets.into_iter().filter_map(|target| target.end().err()));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
 /// Passwords are not for reports.
@@ -111,104 +121,30 @@ fn may_overwrite(folder: &Path) -> Result<bool, String> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// The targets that are given, or temporary ones.
-fn targets(given: &[(String, TargetUri)]) -> Result<Vec<Target>, String> {
-    if !given.is_empty() {
-        return Ok(given.iter().map(|(name, uri)| Target::given(name, uri.clone())).collect());
-    }
-    let mut targets = vec![Target::temporary(TemporaryProduct::KilnDb)?];
-    match Target::temporary(TemporaryProduct::Postgres) {
-        Ok(target) => targets.push(target),
-        Err(e) => eprintln!("without PostgreSQL: {e}"),
-    }
-    Ok(targets)
-}
-
-fn request(arguments: &[String]) -> Result<RunRequest, String> {
-    let mut request = RunRequest {
-        experiments: Vec::new(),
-        targets: Vec::new(),
-        options: LabOptions {
-            clients: None,
-            seconds: None,
-            rows: None,
-            rounds: 3,
-            full: false,
-            keep: false,
-            search_rate: false,
-            driver: DriverKind::Lab,
-        },
-        folder: None,
-        overwrite: false,
-    };
-    let mut rest = arguments.iter();
+/// Without options the page and the CSV; otherwise what they say.
+fn report(folder: &Path, options: &[String]) -> Result<(), String> {
+    let (mut document, mut section, mut pictures) = (None, None, Vec::new());
+    let mut rest = options.iter();
     while let Some(word) = rest.next() {
         let mut value = || rest.next().ok_or_else(|| format!("{word} needs a value"));
         match word.as_str() {
-            "--full" => request.options.full = true,
-            "--keep" => request.options.keep = true,
-            "--overwrite" => request.overwrite = true,
-            "--search-rate" => request.options.search_rate = true,
-            "--out" => request.folder = Some(value()?.into()),
-            "--clients" => request.options.clients = Some(numbers(value()?)?),
-            "--seconds" => request.options.seconds = Some(number(value()?)?),
-            "--rows" => request.options.rows = Some(number(value()?)?),
-            "--rounds" => request.options.rounds = number(value()?)? as usize,
-            "--driver" => request.options.driver = driver(value()?)?,
-            "--target" => {
-                let (name, uri) = value()?.split_once('=').ok_or("--target needs NAME=URI")?;
-                if request.targets.iter().any(|(known, _)| known == name) {
-                    return Err(format!("there are two targets {name}"));
-                }
-                request.targets.push((name.to_string(), TargetUri::read(uri)?));
+            "--markdown" => document = Some(value()?),
+            "--section" => section = Some(value()?),
+            "--svg" => {
+                pictures.push((value()?, rest.next().ok_or("--svg needs the name of an experiment and of a file")?))
             }
-            option if option.starts_with("--") => return Err(format!("unknown option {option}")),
-            name => request.experiments.extend(experiments(name)?),
+            _ => return Err(format!("report does not know {word}")),
         }
     }
-    if request.experiments.is_empty() {
-        return Err("run needs the name of an experiment, or its folder: `kilndb lab list` shows them".into());
+    let results = LabResults::read(folder)?;
+    match (document, section) {
+        (Some(document), Some(section)) => report::markdown::write(&results, Path::new(document), section)?,
+        (None, None) if pictures.is_empty() => return show(&results, folder),
+        (None, None) => {}
+        (Some(_), None) => return Err("--markdown needs --section NAME".into()),
+        (None, Some(_)) => return Err("--section needs --markdown FILE".into()),
     }
-    Ok(request)
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| format!("{text} is no number above zero"))
-}
-
-fn numbers(text: &str) -> Result<Vec<usize>, String> {
-    text.split(',').map(|text| number(text).map(|number| number as usize)).collect()
-}
-
-fn driver(text: &str) -> Result<DriverKind, String> {
-    match text {
-        "lab" => Ok(DriverKind::Lab),
-        "pgbench" => Ok(DriverKind::Pgbench),
-        _ => Err(format!("there is no driver {text}: lab or pgbench")),
-    }
-}
-
-/// Experiments by a name, or the one of a folder.
-fn experiments(name: &str) -> Result<Vec<Experiment>, String> {
-    let folder = Path::new(name);
-    if name.contains('/') || folder.join("experiment.toml").is_file() {
-        return Experiment::read(folder).map(|experiment| vec![experiment]);
-    }
-    let shipped = experiment::shipped()?;
-    let found: Vec<Experiment> = match name {
-        "all" => shipped,
-        "documents" => shipped.into_iter().filter(|experiment| experiment.file.documents).collect(),
-        _ => shipped.into_iter().filter(|experiment| experiment.name == name).collect(),
-    };
-    match found.is_empty() {
-        true => Err(format!("there is no experiment {name}: `kilndb lab list` shows them")),
-        false => Ok(found),
-    }
-}
-
-fn report(folder: &Path) -> Result<(), String> {
-    show(&LabResults::read(folder)?, folder)
+    pictures.iter().try_for_each(|(name, file)| report::write_picture(&results, name, Path::new(file)))
 }
 
 fn show(results: &LabResults, folder: &Path) -> Result<(), String> {

@@ -7,20 +7,18 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 Usage:
-  kilndb-lab bench [--before PROGRAM] [--parts PART,...] [--pairs N] [--duration SECONDS] [--scale N] [--rows N]
-                   [--clients N,...] [--shared-buffers SIZE] [--tpch SCALE] [--warehouses N,...] [--terminals N,...]
-                   [--films N] [--only TEXT,...] [--turns N]
+  kilndb-lab bench --parts PART,... [--before PROGRAM] [--pairs N] [--duration SECONDS] [--scale N] [--rows N]
+                   [--clients N,...] [--shared-buffers SIZE] [--tpch SCALE] [--films N] [--only TEXT,...] [--turns N]
   kilndb-lab load [--host HOST] [--port N] [--user NAME] [--database NAME] [--clients N] [--threads N] [--seconds N]
                   [--rate N] [--tries N] [--protocol simple|extended|prepared] [--define NAME=VALUE] SCRIPT...
   kilndb-lab canned SOCKET
   kilndb-lab lab ...
 
-bench    KilnDB against PostgreSQL and the wire limit, or against another build of KilnDB (--before), in turns; prints a
-         table with the 95 % confidence interval of each row's ratio, and fails if a row is slower
-         parts: pgbench, latency, hot, bulk, partitions, inverted; and, only if they are named, tls: point queries over
-         TLS; tpcc: TPC-C with each of these numbers of warehouses and terminals; plans: queries with their times, answers and rows of their plans,
-         TPC-H among them; joins: estimates and plans of joins; execution: statements over much data, of which --only
-         names some rows, as ratios of PostgreSQL's time with bounds
+bench    KilnDB against PostgreSQL, or against another build of KilnDB (--before), in turns; prints tables, and fails if a
+         row is slower or beyond its bound. Parts: plans: queries with their times, answers and rows of their plans, TPC-H
+         among them; joins: estimates and plans of joins; execution: statements over much data, of which --only names some
+         rows, as ratios of PostgreSQL's time with bounds; online: TPC-B beside changes of its table; access: what grants,
+         policies and strangers cost; tls: point queries over TLS. All else is `kilndb lab run bench`
 load     runs pgbench's scripts against a server, and tells transactions, rows and latencies
 lab      `kilndb lab`, from the library that the server's program has it from
 canned   the wire limit alone: a server that answers every message with prepared bytes

@@ -87,7 +87,7 @@ fn version_of(program: &Path) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Creates a PostgreSQL cluster in `folder` and starts it, as another user when this one is root.
+/// Creates a PostgreSQL cluster in `folder` unless it has one, and starts it, as another user when this one is root.
 pub fn start(folder: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
     let data = folder.join("pg");
     let user = unprivileged_user()?;
@@ -102,12 +102,14 @@ pub fn start(folder: &Path, port: u16, settings: &[&str]) -> io::Result<Server> 
         command.current_dir(folder);
         Ok::<_, io::Error>(command)
     };
-    let made = as_user("initdb")?
-        .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
-        .arg(&data)
-        .output()?;
-    if !made.status.success() {
-        return Err(io::Error::other(format!("initdb: {}", String::from_utf8_lossy(&made.stderr))));
+    if !data.join("PG_VERSION").exists() {
+        let made = as_user("initdb")?
+            .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
+            .arg(&data)
+            .output()?;
+        if !made.status.success() {
+            return Err(io::Error::other(format!("initdb: {}", String::from_utf8_lossy(&made.stderr))));
+        }
     }
     let mut command = as_user("postgres")?;
     command.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""]);

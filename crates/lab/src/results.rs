@@ -81,6 +81,19 @@ pub enum CountedUnit {
     Transactions,
     /// The milliseconds of each statement of a script that runs once: less is better.
     StatementTime,
+    /// The milliseconds that 99 of a hundred transactions kept within: less is better.
+    P99Latency,
+    /// The bytes of log for each transaction: less is better.
+    LogBytes,
+    /// What the experiment's query says behind a script that runs once: less is better.
+    Bytes,
+}
+
+impl CountedUnit {
+    /// The script runs once in each round, with one client.
+    pub fn runs_once(self) -> bool {
+        matches!(self, CountedUnit::StatementTime | CountedUnit::Bytes)
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -139,6 +152,9 @@ pub struct RunResults {
     #[serde(default)]
     pub statements: Vec<StatementResults>,
     pub server: ServerUse,
+    /// What the experiment's query has said behind the run, where it has one.
+    #[serde(default)]
+    pub bytes: Option<u64>,
     /// How often sessions were seen to wait for what, of `samples` times that they were looked at.
     #[serde(default)]
     pub waits: BTreeMap<String, u64>,
@@ -187,12 +203,14 @@ pub struct ServerUse {
 }
 
 impl RunResults {
-    /// What the experiment counts, in a second. None: of statement times.
+    /// What the experiment counts, in a second. None: it counts no such thing.
     pub fn rate(&self, counted: CountedUnit) -> Option<f64> {
         let count = match counted {
             CountedUnit::ChangedRows => self.changed_rows,
             CountedUnit::Transactions => self.transactions,
-            CountedUnit::StatementTime => return None,
+            CountedUnit::StatementTime | CountedUnit::P99Latency | CountedUnit::LogBytes | CountedUnit::Bytes => {
+                return None;
+            }
         };
         Some(count as f64 / self.elapsed_s.max(1e-9))
     }

@@ -143,6 +143,136 @@ fn targets_and_variants_that_fail_are_told_and_the_rest_goes_on() {
     assert_eq!(server.schemas(), 0);
 }
 
+/// A folder of one file.
+fn folder_of(folder: &Path, name: &str, toml: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::create_dir_all(&path).expect("a folder");
+    std::fs::write(path.join("experiment.toml"), toml).expect("a file");
+    path
+}
+
+#[test]
+fn kinds_fill_their_tables_and_run_their_clients() {
+    let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    let (out, target) = (folder.path().join("out"), format!("here={}", server.uri()));
+    let orders = folder_of(
+        folder.path(),
+        "orders",
+        "title = 'Orders'\nquestion = 'How many?'\n[load]\nclients = [3]\nseconds = 1\n\
+         [variables]\nwarehouses = 1\nitems = 50\ncustomers = 20\n[setup]\ndata = 'tpcc'\n\
+         [[variants]]\nname = 'statements'\nload = 'tpcc'\n[[variants]]\nname = 'batches'\nload = 'tpcc-batches'\n\
+         [[checks]]\nname = 'orders have come to those of the beginning'\nsql = 'select count(*) > 200 from orders'\n",
+    );
+    let found = results(&run(&orders, &out, &[&target], &["--rounds", "1"]), &out);
+    for cell in &found.experiments[0].cells {
+        assert_eq!((cell.problem.as_deref(), cell.runs.len()), (None, 1), "{}", cell.variant);
+        let run = &cell.runs[0];
+        assert!(run.transactions > 0 && run.failed_checks.is_empty(), "{run:?}");
+        assert!(run.seconds[0].transactions > 0 && run.percentile_us(50.0) > Some(0), "{run:?}");
+    }
+    assert!(found.experiments[0].variants.iter().all(|variant| variant.script.contains("insert into order_line")));
+    let found = results(&run(&orders, &out, &[&target], &["--overwrite", "--set", "warehouses=0"]), &out);
+    let problem = found.experiments[0].cells[0].problem.as_deref();
+    assert_eq!(problem, Some("data tpcc: the variable warehouses cannot be 0"));
+    let parts = folder_of(
+        folder.path(),
+        "parts",
+        "title = 'Parts'\nquestion = 'How long?'\ncount = 'statement-time'\n[load]\nclients = [1]\nseconds = 1\n\
+         [variables]\nscale = 0.01\n[setup]\ndata = 'tpch'\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n\
+         [[checks]]\nname = 'all are there'\nsql = 'select count(*) = 2000 from part'\n",
+    );
+    std::fs::write(parts.join("a.sql"), "select count(*) from lineitem;\n").expect("a file");
+    let found = results(&run(&parts, &out, &[&target], &["--overwrite", "--rounds", "1"]), &out);
+    let cell = &found.experiments[0].cells[0];
+    assert_eq!((cell.problem.as_deref(), &cell.runs[0].failed_checks[..]), (None, &[][..]));
+    assert_eq!(server.schemas(), 0);
+}
+
+#[test]
+fn what_is_beside_a_load_without_a_pause_ends_with_it() {
+    let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    let more = format!(
+        "[beside]\nwithout-pause = true\n{ONE_VARIANT}beside = ['sleep.sql', 'look.sql']\n\
+         [[variants]]\nname = 'broken'\nscript = 'count.sql'\nbeside = 'broken.sql'\n\
+         [[variants]]\nname = 'few'\nscript = 'count.sql'\nclients = [2]\nprotocol = 'simple'\n"
+    );
+    let experiment = experiment(folder.path(), &more);
+    for (name, text) in [
+        ("sleep.sql", "select pg_sleep(3600);\n"),
+        ("look.sql", "select count(*) from counter;\n"),
+        ("broken.sql", "select 1 / 0;\n"),
+    ] {
+        std::fs::write(experiment.join(name), text).expect("a file");
+    }
+    let (out, target) = (folder.path().join("out"), format!("here={}", server.uri()));
+    let found = results(&run(&experiment, &out, &[&target], &["--rounds", "1"]), &out);
+    let cells = &found.experiments[0].cells;
+    let cell = |name: &str| cells.iter().find(|cell| cell.variant == name).expect("a cell");
+    assert_eq!((cell("count").problem.as_deref(), cell("count").runs.len()), (None, 1));
+    let problem = cell("broken").problem.clone().unwrap_or_default();
+    assert!(problem.contains("beside the load: broken.sql:1") && problem.contains("division by zero"), "{problem}");
+    // One variant has a number of clients of its own.
+    assert_eq!(cells.iter().map(|cell| cell.clients).collect::<Vec<_>>(), [2, 4, 4]);
+    assert_eq!((cell("few").clients, cell("few").runs.len()), (2, 1));
+    assert_eq!(server.schemas(), 0);
+}
+
+#[test]
+fn two_builds_take_turns_and_come_back_from_restarts() {
+    let folder = TempDir::new("lab-out").expect("a folder");
+    let (experiment, out) = (experiment(folder.path(), ONE_VARIANT), folder.path().join("out"));
+    let program = process::kilndb_program().expect("the program is built");
+    let program = program.to_str().expect("a name");
+    let output = run(&experiment, &out, &[], &["--before", program, "--rounds", "2", "--restart", "--check"]);
+    let found = results(&output, &out);
+    let cells = &found.experiments[0].cells;
+    assert_eq!(cells.iter().map(|cell| cell.target.as_str()).collect::<Vec<_>>(), ["kilndb", "before"]);
+    for cell in cells {
+        assert_eq!((cell.problem.as_deref(), cell.runs.len()), (None, 2), "{}", cell.target);
+        // What a round before a restart has changed is there after it, or these would not agree.
+        assert!(cell.runs.iter().all(|run| run.transactions > 0 && run.failed_checks.is_empty()), "{cell:?}");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let row = text.lines().find(|line| line.starts_with("counters, count")).expect("a row of the builds");
+    assert!(row.ends_with("not judged, 2 pairs"), "{row}");
+    let nowhere = run(&experiment, &out, &[], &["--before", "/nowhere/kilndb"]);
+    let errors = String::from_utf8_lossy(&nowhere.stderr);
+    assert!(!nowhere.status.success() && errors.contains("/nowhere/kilndb is no file"), "{errors}");
+}
+
+#[test]
+fn a_report_goes_into_a_document_and_a_picture() {
+    let folder = TempDir::new("lab-document").expect("a folder");
+    let place = |name: &str| folder.path().join(name).to_str().expect("a name").to_string();
+    kilndb_lab::report::sample::results().write(folder.path()).expect("results");
+    let document = "# Figures\n<!-- lab: begin all -->\nold\n<!-- lab: end all -->\nlast\n";
+    std::fs::write(place("figures.md"), document).expect("a file");
+    let report = |more: &[&str]| {
+        let results = place("");
+        let all = [&["report", &results], more].concat();
+        lab(&all).output().expect("it runs")
+    };
+    let written =
+        report(&["--markdown", &place("figures.md"), "--section", "all", "--svg", "hot-row", &place("a.svg")]);
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let text = std::fs::read_to_string(place("figures.md")).expect("a file");
+    assert!(
+        text.starts_with("# Figures\n<!-- lab: begin all -->\n") && text.ends_with("<!-- lab: end all -->\nlast\n")
+    );
+    assert!(text.contains("#### One row that everybody updates") && !text.contains("old\n"), "{text}");
+    assert!(std::fs::read_to_string(place("a.svg")).expect("a file").starts_with("<svg "));
+    for (more, told) in [
+        (vec!["--markdown", &place("figures.md"), "--section", "none"], "there is no line <!-- lab: begin none -->"),
+        (vec!["--markdown", &place("figures.md")], "--markdown needs --section"),
+        (vec!["--svg", "none", &place("b.svg")], "no experiment none"),
+    ] {
+        let refused = report(&more);
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && errors.contains(told), "{errors}, not {told}");
+    }
+    assert_eq!(std::fs::read_to_string(place("figures.md")).expect("a file"), text);
+}
+
 /// Starts a long run and waits until its load is at work.
 fn long_run(server: &LabServer, experiment: &Path, out: &Path) -> Child {
     let target = format!("here={}", server.uri());

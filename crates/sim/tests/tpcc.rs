@@ -4,10 +4,11 @@
 use kilndb_lab::client::Client;
 use kilndb_lab::guard::KillAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
-use kilndb_lab::tpcc::{self, OrderKey, RoundTrips, TpccKind, TpccLoad, TpccRun, TpccSize, consistency};
+use kilndb_lab::session_socket::SessionLogin;
+use kilndb_lab::tpcc::{self, OrderKey, RoundTrips, TpccControl, TpccKind, TpccLoad, TpccRun, TpccSize, consistency};
 use kilndb_sim::random::Random;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// Small, so that terminals meet each other at every warehouse, district and item.
@@ -27,6 +28,11 @@ fn load(terminals: u32, time: Duration, seed: u64) -> TpccLoad {
 
 fn connect(server: &Server) -> Client {
     Client::connect(server.address(), tpcc::DATABASE).expect("a connection")
+}
+
+fn run(server: &Server, load: &TpccLoad, is_over: &AtomicBool) -> Result<TpccRun, String> {
+    let login = SessionLogin::to(server.address(), tpcc::DATABASE);
+    tpcc::run(&login, load, TpccControl { is_over, entered: &AtomicU64::new(0) })
 }
 
 fn assert_consistent(server: &Server) {
@@ -49,7 +55,7 @@ fn kill_amid(server: Server, after: Duration, seed: u64) -> TpccRun {
     let killed = AtomicBool::new(false);
     let run = std::thread::scope(|scope| {
         let guard = KillAtEnd { server: &server, killed: &killed };
-        let running = scope.spawn(|| tpcc::run(server.address(), &load(16, LONG, seed), &killed));
+        let running = scope.spawn(|| run(&server, &load(16, LONG, seed), &killed));
         std::thread::sleep(after);
         drop(guard);
         running.join().expect("terminals do not panic")
@@ -70,7 +76,7 @@ fn conditions_hold_side_by_side_and_after_kills() {
 
     let mut done = [0; 5];
     for seed in [1, 2] {
-        let run = tpcc::run(server.address(), &load(24, Duration::from_secs(2), seed), &AtomicBool::new(false));
+        let run = run(&server, &load(24, Duration::from_secs(2), seed), &AtomicBool::new(false));
         let run = run.expect("no transaction fails");
         assert_eq!(lost(&mut connect(&server), &run.orders), []);
         assert_consistent(&server);

@@ -3,8 +3,7 @@
 //!
 //! Rows of one server are compared with each other here: what is compared runs in one turn, in the order a, b, b, a.
 
-use super::latency;
-use super::pgbench::PgbenchLoad;
+use super::pgbench::{PgbenchLoad, p99_ms};
 use super::tls;
 use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::client::extended;
@@ -18,6 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const CLIENTS: u32 = 64;
+/// Whose latencies are looked at.
+const LATENCY_CLIENTS: u32 = 16;
 const READER: &str = "bench_reader";
 const SELECT: &str = "\\set id random(1, 100000 * :scale)\nselect abalance from pgbench_accounts where aid = :id;\n";
 const SELECT_WITH_POLICY: &str =
@@ -100,7 +101,7 @@ fn share(turn: &ServerTurn<'_>, first: Load, second: Load) -> Result<f64, String
 
 /// TLS, a role whose password is guessed, and time for strangers.
 fn open_the_door(turn: &mut ServerTurn<'_>) -> Result<(), String> {
-    let file = turn.running()?.data.join("pg_hba.conf");
+    let file = turn.side.data.join("pg_hba.conf");
     let rules = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let asked = format!("host all bench_guessed 127.0.0.1/32 scram-sha-256\n{rules}");
     std::fs::write(&file, asked).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -114,13 +115,13 @@ fn open_the_door(turn: &mut ServerTurn<'_>) -> Result<(), String> {
 
 fn flood(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     let port = turn.side.at.port;
-    let before = latency::p99_ms(turn)?;
+    let before = p99_ms(turn, LATENCY_CLIENTS)?;
     let strangers = strangers(turn).map_err(|e| format!("strangers: {e}"))?;
     let done = AtomicBool::new(false);
     let beside = std::thread::scope(|scope| {
         let _guard = SetAtEnd(&done);
         let guessing = scope.spawn(|| guess_passwords(port, &done));
-        let beside = latency::p99_ms(turn);
+        let beside = p99_ms(turn, LATENCY_CLIENTS);
         done.store(true, Ordering::SeqCst);
         let guessed = guessing.join().map_err(|_| "a thread failed".to_string())?;
         guessed.map_err(|e| format!("wrong passwords: {e}"))?;
@@ -133,7 +134,7 @@ fn flood(turn: &mut ServerTurn<'_>) -> Result<(), String> {
 
 /// Of strangers that come to a server which has had none: what has been given back once may be kept for the next ones.
 fn weigh(turn: &mut ServerTurn<'_>) -> Result<(), String> {
-    let pid = turn.server()?.engine_pid().map_err(|e| e.to_string())?;
+    let pid = turn.side.server.engine_pid().map_err(|e| e.to_string())?;
     let before = resident_bytes(pid)?;
     let strangers = strangers(turn).map_err(|e| format!("strangers: {e}"))?;
     let each = resident_bytes(pid)?.saturating_sub(before) as f64 / strangers.len() as f64;
@@ -144,7 +145,7 @@ fn weigh(turn: &mut ServerTurn<'_>) -> Result<(), String> {
 /// Connections that have said nothing, and some that have begun a handshake: a half of them have sent the beginning of
 /// their first message, the others wait for what follows the server's answer to it.
 fn strangers(turn: &ServerTurn<'_>) -> io::Result<Vec<TcpStream>> {
-    let config = tls::config(&turn.running().map_err(io::Error::other)?.data)?;
+    let config = tls::config(&turn.side.data)?;
     let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
     let mut strangers = Vec::with_capacity(HALF_OPEN + IDLE);
     for n in 0..HALF_OPEN + IDLE {

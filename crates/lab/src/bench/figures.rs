@@ -5,11 +5,9 @@
 //! 2. What is said of a row comes from the ratios within its pairs, never from the ratio of two means: a machine whose
 //!    speed changes from minute to minute changes both values of a pair.
 
+use kilndb_lab::report::slower::SLOWER_BELOW;
 use kilndb_lab::statistics::{Better, Gain, median};
 use std::collections::BTreeMap;
-
-/// A row whose whole interval lies below this has become slower.
-pub(super) const SLOWER_BELOW: f64 = 0.97;
 
 /// What is done with a row's ratio.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -70,16 +68,6 @@ impl Figures {
         self.rows.iter().filter(is_beyond).map(|row| row.name.as_str()).collect()
     }
 
-    /// Adds to the sum of all turns, for something that happens now and then.
-    pub(super) fn add(&mut self, engine: &'static str, row: &str, value: f64) {
-        if self.values(row, engine).is_empty() {
-            self.put(engine, row, Better::Less, Judged::No, 0.0);
-        }
-        if let Some(sum) = self.values.get_mut(&(row.to_string(), engine)).and_then(|all| all.first_mut()) {
-            *sum += value;
-        }
-    }
-
     fn values(&self, row: &str, engine: &'static str) -> &[f64] {
         self.values.get(&(row.to_string(), engine)).map_or(&[], Vec::as_slice)
     }
@@ -114,11 +102,9 @@ impl Figures {
     }
 
     /// A table of medians; the ratio is of the second name to the first.
-    pub(super) fn print(&self, names: &[&'static str]) {
-        let wire = names.get(2).copied();
-        let last = if wire.is_some() { " of the wire limit |" } else { "" };
-        println!("| | {} | times as good | 95 % interval | |{last}", names.join(" | "));
-        println!("|---|{}---:|---:|---|{}", "---:|".repeat(names.len()), if wire.is_some() { "---:|" } else { "" });
+    pub(super) fn print(&self, names: [&'static str; 2]) {
+        println!("| | {} | times as good | 95 % interval | |", names.join(" | "));
+        println!("|---|{}---:|---:|---|", "---:|".repeat(names.len()));
         for row in &self.rows {
             let value = |name| Some(median(self.values(&row.name, name).to_vec())).filter(|v| !v.is_nan());
             let values: Vec<String> = names.iter().map(|name| value(name).map_or(String::new(), number)).collect();
@@ -127,11 +113,6 @@ impl Figures {
             let interval = gain.and_then(|gain| gain.interval);
             let interval = interval.map_or(String::new(), |(from, to)| format!("{from:.3}–{to:.3}"));
             let slower = row.judged == Judged::Yes && gain.is_some_and(|gain| is_slower(&gain));
-            let of_wire = match wire.map(|wire| (value(wire), value(names[1]))) {
-                Some((Some(wire), Some(own))) => format!(" {:.0} % |", 100.0 * own / wire),
-                Some(_) => " |".into(),
-                None => String::new(),
-            };
             let verdict = match self.gain_on_bound(row, names[1]).map(|gain| (gain.is_worse_than(1.0), gain.interval)) {
                 Some((is_beyond, interval)) => {
                     let interval = interval.map_or(String::new(), |(from, to)| format!(", {from:.3}–{to:.3} of it"));
@@ -141,7 +122,7 @@ impl Figures {
                 None if slower => "slower".to_string(),
                 None => String::new(),
             };
-            println!("| {} | {} | {times} | {interval} | {verdict} |{of_wire}", row.name, values.join(" | "));
+            println!("| {} | {} | {times} | {interval} | {verdict} |", row.name, values.join(" | "));
         }
     }
 }
@@ -178,11 +159,8 @@ mod tests {
                 figures.put(engine, row, Better::More, judged, value);
             }
         }
-        figures.add("before", "now and then", 1.0);
-        figures.add("before", "now and then", 2.0);
         assert_eq!(figures.slower("before", "after"), ["judged"]);
         assert_eq!(figures.slower("after", "before"), [""; 0]);
-        assert_eq!(figures.values("now and then", "before"), [3.0]);
         // A bound is each server's own.
         for value in [88.0, 90.0, 89.0] {
             figures.put_bound("after", "share", Better::More, value, 97.0);

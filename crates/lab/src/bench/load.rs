@@ -22,10 +22,10 @@ pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
         // In new files too: what they were before decides in which steps they grow.
         BenchStage::new("disk size after load, MB", move |turn| {
             turn.execute(&["checkpoint"])?;
-            let before = folder_bytes(&turn.running()?.data);
+            let before = folder_bytes(&turn.side.data);
             fill(turn, scale, "postgres")?;
             turn.execute(&["checkpoint"])?;
-            let grown = folder_bytes(&turn.running()?.data).saturating_sub(before);
+            let grown = folder_bytes(&turn.side.data).saturating_sub(before);
             turn.put(&format!("disk size after load of scale {scale}, MB"), Better::Less, grown as f64 / 1e6);
             Ok(())
         })
@@ -52,7 +52,7 @@ fn fill(turn: &ServerTurn<'_>, scale: u32, database: &str) -> Result<(), String>
 
 /// Growth of the server's proportional memory per session that has run one statement and now does nothing.
 fn idle_memory(turn: &mut ServerTurn<'_>) -> Result<(), String> {
-    let pid = turn.server()?.pid();
+    let pid = turn.side.server.pid();
     // The first sessions fill caches that all share.
     let warm: Vec<Client> = sessions(turn, 20)?;
     let before = memory_kb(pid);

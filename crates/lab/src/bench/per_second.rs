@@ -6,11 +6,9 @@ use std::collections::BTreeMap;
 
 /// What a run was like, second by second.
 pub(super) struct PerSecondFigures {
-    pub tps: f64,
     pub median: f64,
     pub worst: f64,
     pub worst_latency_ms: f64,
-    pub empty: usize,
 }
 
 /// Reads the logs of all threads: second, transactions, sum and sum of squares of latencies, least and greatest latency
@@ -36,9 +34,7 @@ pub(super) fn by_second(logs: &TempDir) -> Result<PerSecondFigures, String> {
     };
     let seconds: Vec<f64> = (first..=last).map(|s| counts.get(&s).copied().unwrap_or(0) as f64).collect();
     Ok(PerSecondFigures {
-        tps: 0.0,
         worst: seconds.iter().copied().fold(f64::INFINITY, f64::min),
-        empty: seconds.iter().filter(|s| **s == 0.0).count(),
         median: median(seconds),
         worst_latency_ms: worst_us as f64 / 1000.0,
     })

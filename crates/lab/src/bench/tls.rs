@@ -47,7 +47,7 @@ pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
 
 /// Gives the server a certificate, unless it has one.
 pub(super) fn switch_on(turn: &ServerTurn<'_>) -> Result<(), String> {
-    let data = &turn.running()?.data;
+    let data = &turn.side.data;
     if !data.join("server.crt").exists() {
         provide_certificate(data).map_err(|e| format!("no certificate: {e}"))?;
         turn.execute(&["alter system set ssl = on", "select pg_reload_conf()"])?;
@@ -88,7 +88,7 @@ pub(super) fn config(data: &Path) -> io::Result<Arc<ClientConfig>> {
 
 /// Transactions a second.
 fn rate(turn: &ServerTurn<'_>, clients: usize, is_encrypted: bool) -> io::Result<f64> {
-    let data = &turn.running().map_err(io::Error::other)?.data;
+    let data = &turn.side.data;
     let config = is_encrypted.then(|| config(data)).transpose()?;
     let threads = THREADS.min(clients);
     let (rows, port) = (turn.options.scale * 100_000, turn.side.at.port);

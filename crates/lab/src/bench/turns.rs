@@ -12,43 +12,29 @@ use kilndb_lab::client::{Address, Client};
 use kilndb_lab::process::{Server, TempDir};
 use kilndb_lab::statistics::Better;
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// One of those that are compared.
 pub(super) struct ComparedServer {
     /// The server's name as in the table.
     pub name: &'static str,
     pub at: Address,
-    /// The server that runs; None: the wire limit, which has neither data nor anything to do between its turns.
-    pub running: Option<RunningServer>,
-}
-
-/// A server with its folders, which go away with it.
-pub(super) struct RunningServer {
     pub server: Server,
     pub data: PathBuf,
     /// The program, if it is a KilnDB.
     pub kilndb: Option<PathBuf>,
-    // After the server: fields are dropped in order.
+    // The folders go after the server: fields are dropped in order.
     pub _folders: [TempDir; 2],
 }
 
 impl ComparedServer {
-    pub(super) fn is_wire(&self) -> bool {
-        self.running.is_none()
-    }
     fn is_postgres(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.kilndb.is_none())
+        self.kilndb.is_none()
     }
     pub(super) fn pause(&self) {
-        if let Some(running) = &self.running {
-            running.server.pause();
-        }
+        self.server.pause();
     }
     pub(super) fn go_on(&self) {
-        if let Some(running) = &self.running {
-            running.server.go_on();
-        }
+        self.server.go_on();
     }
     /// Does something with a server that stands still otherwise.
     pub(super) fn alone<T>(&self, action: impl FnOnce() -> T) -> T {
@@ -76,7 +62,6 @@ pub(super) struct BenchStage {
     /// How many turns each server has; None: as many as there are to be pairs.
     turns: Option<usize>,
     judged: Judged,
-    with_wire: bool,
 }
 
 impl BenchStage {
@@ -88,7 +73,6 @@ impl BenchStage {
             end: Box::new(|_| Ok(())),
             turns: None,
             judged: Judged::Yes,
-            with_wire: false,
         }
     }
     pub(super) fn begin(mut self, step: impl Fn(&mut ServerTurn<'_>) -> Result<(), String> + 'static) -> BenchStage {
@@ -108,10 +92,6 @@ impl BenchStage {
         self.judged = Judged::No;
         self
     }
-    pub(super) fn with_wire(mut self) -> BenchStage {
-        self.with_wire = true;
-        self
-    }
 
     /// All of it. After a failure the end is tried all the same, so that the next stage finds what it expects.
     pub(super) fn run(
@@ -120,7 +100,7 @@ impl BenchStage {
         options: &BenchOptions,
         figures: &mut Figures,
     ) -> Result<(), String> {
-        let sides: Vec<&ComparedServer> = sides.iter().filter(|side| self.with_wire || !side.is_wire()).collect();
+        let sides: Vec<&ComparedServer> = sides.iter().collect();
         let mut each = |sides: &[&ComparedServer], step: &StageAction| {
             sides.iter().try_for_each(|side| {
                 sync_files();
@@ -128,8 +108,7 @@ impl BenchStage {
                 done.map_err(|e| format!("{}, {}: {e}", self.name, side.name))
             })
         };
-        let data: Vec<&ComparedServer> = sides.iter().copied().filter(|side| !side.is_wire()).collect();
-        let mut done = each(&data, &self.begin);
+        let mut done = each(&sides, &self.begin);
         for turn in 0..self.turns.unwrap_or(options.pairs) {
             let mut order = sides.clone();
             if turn % 2 == 1 {
@@ -137,7 +116,7 @@ impl BenchStage {
             }
             done = done.and_then(|()| each(&order, &self.turn));
         }
-        let ended = each(&data, &self.end);
+        let ended = each(&sides, &self.end);
         done.and(ended)
     }
 }
@@ -158,16 +137,6 @@ impl ServerTurn<'_> {
     pub(super) fn put_bound(&mut self, row: &str, better: Better, value: f64, bound: f64) {
         self.figures.put_bound(self.side.name, row, better, value, bound);
     }
-    /// A row that tells something beside the figures.
-    pub(super) fn add(&mut self, row: &str, value: f64) {
-        self.figures.add(self.side.name, row, value);
-    }
-    pub(super) fn server(&self) -> Result<&Server, String> {
-        self.running().map(|running| &running.server)
-    }
-    pub(super) fn running(&self) -> Result<&RunningServer, String> {
-        self.side.running.as_ref().ok_or_else(|| "the wire limit has no data".into())
-    }
     pub(super) fn is_postgres(&self) -> bool {
         self.side.is_postgres()
     }
@@ -179,13 +148,6 @@ impl ServerTurn<'_> {
     }
     pub(super) fn integer(&self, sql: &str) -> Result<i64, String> {
         self.connect()?.integer(sql).map_err(|e| format!("{sql}: {e}"))
-    }
-    /// Seconds that a statement takes.
-    pub(super) fn timed(&self, sql: &str) -> Result<f64, String> {
-        let mut client = self.connect()?;
-        let began = Instant::now();
-        execute(&mut client, &[sql])?;
-        Ok(began.elapsed().as_secs_f64())
     }
     pub(super) fn pgbench(&self, load: &PgbenchLoad<'_>) -> Result<PgbenchRun, String> {
         pgbench::run(&self.side.at, self.options, load)

@@ -65,7 +65,7 @@ pub struct LoadFigures {
 }
 
 /// A transaction that has ended.
-pub(super) struct EndedTransaction {
+pub(crate) struct EndedTransaction {
     /// From when the clients began.
     pub at: Duration,
     pub latency: Duration,
@@ -80,14 +80,14 @@ impl LoadFigures {
         }
         &mut self.seconds[second]
     }
-    pub(super) fn ended(&mut self, transaction: &EndedTransaction) {
+    pub(crate) fn ended(&mut self, transaction: &EndedTransaction) {
         let second = self.second(transaction.at);
         second.transactions += 1;
         second.changed_rows += transaction.changed_rows;
         let latency_us = u64::try_from(transaction.latency.as_micros()).unwrap_or(u64::MAX);
         second.latencies.saturating_record(latency_us.max(1));
     }
-    pub(super) fn failed(&mut self, at: Duration, sqlstate: &str, message: &str) {
+    pub(crate) fn failed(&mut self, at: Duration, sqlstate: &str, message: &str) {
         self.second(at).failed += 1;
         *self.errors.entry(sqlstate.to_string()).or_default() += 1;
         if self.first_error.is_none() {

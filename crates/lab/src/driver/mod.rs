@@ -16,11 +16,13 @@ mod load_client;
 mod pgbench;
 mod thread;
 
+pub(crate) use figures::EndedTransaction;
 pub use figures::{LoadFigures, SecondFigures, StatementFigures};
 pub use pgbench::run_pgbench;
 
 use crate::client::Address;
 use crate::script::{Script, VariableNames};
+use crate::session_socket::SessionLogin;
 use serde::Deserialize;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Barrier};
@@ -91,6 +93,15 @@ impl LoadPlan {
             seed: 1,
             session: String::new(),
             ended: Arc::default(),
+        }
+    }
+    /// Who each client is.
+    pub fn login(&self) -> SessionLogin<'_> {
+        SessionLogin {
+            address: &self.address,
+            database: &self.database,
+            password: self.password.as_deref(),
+            session: &self.session,
         }
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn run(
                 continue;
             }
             if event.is_readable() {
-                match client.link.read(&mut buffer) {
+                match client.link.read(&mut buffer, event.is_read_closed()) {
                     Ok(()) => client.take_replies(plan),
                     Err(e) => {
                         client.take_replies(plan);

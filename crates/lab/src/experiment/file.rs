@@ -5,8 +5,9 @@
 //! Must not know: what the words are used for.
 
 use crate::driver::LoadProtocol;
+use crate::kind::{DataKind, LoadKind, data_kind, load_kind};
 use crate::results::CountedUnit;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// What a folder says.
@@ -24,6 +25,9 @@ pub struct ExperimentFile {
     /// One of the documents' experiments, which `make lab` runs.
     #[serde(default)]
     pub documents: bool,
+    /// One of those that builds are compared by, which `make bench` runs.
+    #[serde(default)]
+    pub bench: bool,
     pub load: LoadSection,
     /// Numbers and texts that setups and scripts know by name.
     #[serde(default)]
@@ -70,6 +74,9 @@ fn one() -> u32 {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SetupSection {
+    /// A kind of tables that no file could fill, before all else.
+    #[serde(default, deserialize_with = "data_kind")]
+    pub data: Option<&'static DataKind>,
     /// Once for each variant and target, in a schema of its own.
     #[serde(default)]
     pub sql: Vec<String>,
@@ -86,16 +93,39 @@ pub struct SetupSection {
 pub struct MeasureSection {
     /// A query for a number that each row changed moves by one. Without it the command tags are believed.
     pub changed_rows: Option<String>,
+    /// A query for the bytes that are counted, behind each run.
+    pub bytes: Option<String>,
+    /// The same load on a server that only answers stands beside, where the servers are this machine's.
+    #[serde(default)]
+    pub wire_limit: bool,
 }
 
-/// A session beside the load, from before its beginning to behind its end.
-#[derive(Debug, Deserialize)]
+/// Sessions beside the load, from before its beginning to behind its end.
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BesideSection {
-    /// A file of the folder, in the language of scripts.
-    pub script: String,
+    /// Files of the folder, in the language of scripts: a session for each.
+    #[serde(default, deserialize_with = "names")]
+    pub script: Vec<String>,
     /// It runs again and again, so long after it has ended. Without it: once, and the session stays as it is then.
     pub every_ms: Option<u64>,
+    /// It begins with the load and runs again at once; what runs at the load's end is cancelled.
+    #[serde(default)]
+    pub without_pause: bool,
+}
+
+/// One name, or a list of them.
+fn names<'de, D: Deserializer<'de>>(reader: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a name or a list of names")]
+    enum NameOrNames {
+        One(String),
+        Several(Vec<String>),
+    }
+    Ok(match NameOrNames::deserialize(reader)? {
+        NameOrNames::One(name) => vec![name],
+        NameOrNames::Several(names) => names,
+    })
 }
 
 #[derive(Debug, Deserialize)]
@@ -106,14 +136,23 @@ pub struct Variant {
     #[serde(default)]
     pub title: String,
     /// A file of the folder in pgbench's language.
-    pub script: String,
+    pub script: Option<String>,
+    /// Instead of a script: a kind of clients that are more than one.
+    #[serde(default, deserialize_with = "load_kind")]
+    pub load: Option<&'static LoadKind>,
+    /// Instead of that of all.
+    pub protocol: Option<LoadProtocol>,
+    /// Instead of those of all.
+    #[serde(default)]
+    pub clients: Vec<usize>,
     /// As those of [`SetupSection`], of this variant alone, behind those of all.
     #[serde(default)]
     pub setup: Vec<String>,
     #[serde(default)]
     pub session: Vec<String>,
     /// Instead of what is beside all.
-    pub beside: Option<String>,
+    #[serde(default, deserialize_with = "names")]
+    pub beside: Vec<String>,
     #[serde(default)]
     pub variables: BTreeMap<String, VariableText>,
     /// The rows changed must be as many as the transactions: one that is missing was lost.
@@ -122,6 +161,26 @@ pub struct Variant {
     /// The products that it is for; empty: all.
     #[serde(default)]
     pub only: Vec<ProductName>,
+}
+
+/// What the clients of a variant do.
+#[derive(Clone, Copy, Debug)]
+pub enum VariantLoad<'v> {
+    /// A script of the folder.
+    Script(&'v str),
+    Kind(&'static LoadKind),
+}
+
+impl Variant {
+    /// Errors: the variant says neither, or both.
+    pub fn load(&self) -> Result<VariantLoad<'_>, String> {
+        match (&self.script, self.load) {
+            (Some(script), None) => Ok(VariantLoad::Script(script)),
+            (None, Some(kind)) => Ok(VariantLoad::Kind(kind)),
+            (None, None) => Err(format!("variant {} has neither a script nor a load", self.name)),
+            (Some(_), Some(_)) => Err(format!("variant {} has a script and a load", self.name)),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod file;
 
 pub use file::*;
 
+use crate::results::CountedUnit;
 use crate::script::{Script, VariableNames};
 use include_dir::{Dir, include_dir};
 use std::collections::BTreeMap;
@@ -61,6 +62,20 @@ impl Experiment {
     pub fn script(&self, name: &str, names: &mut VariableNames) -> Result<Script, String> {
         Script::read(name, self.text(name)?, names)
     }
+    /// What the clients of a variant run, for whoever reads what was done.
+    pub fn load_text(&self, variant: &Variant) -> Result<String, String> {
+        match variant.load()? {
+            VariantLoad::Script(name) => self.text(name).map(str::to_string),
+            VariantLoad::Kind(kind) => Ok(kind.text()),
+        }
+    }
+    /// The files of what is beside a variant's load.
+    pub fn beside<'e>(&'e self, variant: &'e Variant) -> &'e [String] {
+        match variant.beside.as_slice() {
+            [] => self.file.beside.as_ref().map_or(&[], |beside| beside.script.as_slice()),
+            own => own,
+        }
+    }
     /// A setup as one script: files of the folder, and statements as they stand.
     pub fn setup(&self, entries: &[&[String]], names: &mut VariableNames) -> Result<Script, String> {
         let text = self.setup_text(entries)?;
@@ -84,6 +99,21 @@ impl Experiment {
         self.texts.get(name).map(String::as_str).ok_or_else(|| format!("{name}: there is no such file"))
     }
 
+    fn examine_load(&self, variant: &Variant, names: &mut VariableNames) -> Result<(), String> {
+        let kind = match variant.load()? {
+            VariantLoad::Script(script) => return self.script(script, names).map(drop),
+            VariantLoad::Kind(kind) => kind,
+        };
+        let has_data = self.file.setup.data.is_some_and(|data| data.name == kind.data);
+        match () {
+            () if !has_data => Err(format!("load {} wants setup: data = \"{}\"", kind.name, kind.data)),
+            () if self.file.count != CountedUnit::Transactions => {
+                Err(format!("load {} counts transactions", kind.name))
+            }
+            () => Ok(()),
+        }
+    }
+
     /// What would only be noticed when a server is there already.
     fn examine(&self) -> Result<(), String> {
         let file = &self.file;
@@ -98,15 +128,24 @@ impl Experiment {
             if file.variants[..at].iter().any(|other| other.name == variant.name) {
                 return Err(format!("there are two variants {}", variant.name));
             }
-            self.script(&variant.script, names)?;
-            self.setup(&[&file.setup.sql, &variant.setup], names)?;
-            if let Some(beside) = &variant.beside {
-                self.script(beside, names)?;
+            if variant.clients.contains(&0) {
+                return Err(format!("variant {}: clients have to be numbers above zero", variant.name));
             }
+            self.examine_load(variant, names)?;
+            self.setup(&[&file.setup.sql, &variant.setup], names)?;
+            self.beside(variant).iter().try_for_each(|name| self.script(name, names).map(drop))?;
         }
         self.setup(&[&file.setup.each_run], names)?;
-        if let Some(beside) = &file.beside {
-            self.script(&beside.script, names)?;
+        if let Some(data) = file.setup.data
+            && let Some(name) = data.variables.iter().find(|name| !file.variables.contains_key(**name))
+        {
+            return Err(format!("data {} want a variable {name}", data.name));
+        }
+        if (file.count == CountedUnit::Bytes) != file.measure.bytes.is_some() {
+            return Err("count = \"bytes\" and measure: bytes belong together".into());
+        }
+        if file.beside.as_ref().is_some_and(|beside| beside.without_pause && beside.every_ms.is_some()) {
+            return Err("beside: every-ms is a pause, and without-pause has none".into());
         }
         let mentioned = file.figures.iter().flat_map(|figures| figures.values.keys()).chain(&file.expected);
         match mentioned.into_iter().find(|name| !file.variants.iter().any(|variant| variant.name == **name)) {
@@ -118,6 +157,18 @@ impl Experiment {
 
 fn is_file_name(entry: &str) -> bool {
     entry.ends_with(".sql") && !entry.contains(char::is_whitespace)
+}
+
+impl Experiment {
+    /// Whether it is in a list, or the one of that name.
+    pub fn is_of(&self, name: &str) -> bool {
+        match name {
+            "documents" => self.file.documents,
+            "bench" => self.file.bench,
+            "all" => true,
+            _ => self.name == name,
+        }
+    }
 }
 
 /// The experiments that come with the program, by name.
@@ -153,11 +204,19 @@ mod tests {
     #[test]
     fn the_experiments_that_come_with_the_program_can_be_read() {
         let all = shipped().expect("they are right");
-        assert!(all.iter().any(|experiment| experiment.name == "hot-row"));
-        for experiment in all {
+        let names = |list: &str| -> Vec<&str> {
+            all.iter().filter(|experiment| experiment.is_of(list)).map(|experiment| experiment.name.as_str()).collect()
+        };
+        assert_eq!((names("hot-row"), names("none")), (vec!["hot-row"], vec![]));
+        assert!(names("documents").contains(&"queue") && !names("documents").contains(&"tpc-b"));
+        assert!(names("bench").contains(&"queue") && names("bench").contains(&"tpc-b"));
+        assert_eq!(names("all").len(), all.len());
+        for experiment in &all {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(&experiment.name);
             let read = Experiment::read(&folder).expect("a folder is read as what comes with the program");
             assert_eq!(read.texts, experiment.texts, "{}", experiment.name);
+            let readme = include_str!("../../../../experiments/README.md");
+            assert!(readme.contains(&format!("| `{}` | {} |", experiment.name, experiment.file.question)));
         }
     }
 
@@ -169,11 +228,30 @@ mod tests {
         assert_eq!(with("[[variants]]\nname = 'a'\nscript = 'a.sql'\n"), "");
         for (rest, told) in [
             ("variants = []\n", "there are no variants"),
+            ("count = 'bytes'\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n", "measure: bytes belong together"),
+            (
+                "[[variants]]\nname = 'a'\nscript = 'a.sql'\nclients = [0]\n",
+                "variant a: clients have to be numbers above zero",
+            ),
             ("expected = ['b']\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n", "there is no variant b"),
             ("[[variants]]\nname = 'a'\nscript = 'a.sql'\nsetup = ['c.sql']\n", "c.sql: there is no such file"),
             ("[[variants]]\nname = 'a'\nscript = 'b.sql'\n", "b.sql: there is no such file"),
             ("[[variants]]\nname = 'a'\nscript = 'bad.sql'\n", "bad.sql:1: unexpected end of the expression"),
             ("[[variants]]\nname = 'a'\nscript = 'a.sql'\ncolour = 1\n", "unknown field `colour`"),
+            ("[[variants]]\nname = 'a'\n", "variant a has neither a script nor a load"),
+            ("[[variants]]\nname = 'a'\nload = 'tpcd'\n", "there is no kind of load tpcd, but tpcc, tpcc-batches"),
+            (
+                "[setup]\ndata = 'tpcd'\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n",
+                "kind of data tpcd, but tpcc, tpch",
+            ),
+            ("[[variants]]\nname = 'a'\nload = 'tpcc'\n", "load tpcc wants setup: data = \"tpcc\""),
+            ("[setup]\ndata = 'tpch'\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n", "data tpch want a variable scale"),
+            ("[[variants]]\nname = 'a'\nscript = 'a.sql'\nload = 'tpcc'\n", "variant a has a script and a load"),
+            ("[[variants]]\nname = 'a'\nscript = 'a.sql'\nbeside = 7\n", "expected a name or a list of names"),
+            (
+                "[[variants]]\nname = 'a'\nscript = 'a.sql'\nbeside = ['a.sql', 'b.sql']\n",
+                "b.sql: there is no such file",
+            ),
             (
                 "[[variants]]\nname = 'a'\nscript = 'a.sql'\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n",
                 "there are two variants a",
@@ -182,5 +260,8 @@ mod tests {
             let found = with(rest);
             assert!(found.contains(told) && found.contains("experiment.toml"), "{found}, not {told}");
         }
+        // What the file's own words are wrong in has a line.
+        let unknown = with("[[variants]]\nname = 'a'\nload = 'tpcd'\n");
+        assert!(unknown.contains("line 6"), "{unknown}");
     }
 }

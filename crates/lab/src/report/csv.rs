@@ -9,7 +9,7 @@ use super::summary::run_value;
 use crate::results::{CellResults, CountedUnit, ExperimentResults, LabResults, RunResults};
 
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 100.0];
-const HEADER: [&str; 24] = [
+const HEADER: [&str; 25] = [
     "experiment",
     "target",
     "variant",
@@ -34,6 +34,7 @@ const HEADER: [&str; 24] = [
     "disk_bytes",
     "cpu_s",
     "memory_bytes",
+    "measured_bytes",
 ];
 /// Of text, and so behind the numbers.
 const LAST_COLUMNS: [&str; 2] = ["failed_checks", "problem"];
@@ -89,6 +90,7 @@ fn run_fields(experiment: &ExperimentResults, cell: &CellResults, number: usize,
         known(server.disk_bytes),
         known(server.cpu_s),
         known(server.memory_bytes),
+        known(run.bytes),
         run.failed_checks.join("; "),
         String::new(),
     ]);

@@ -1,4 +1,4 @@
-//! Writes HTML that is XML too: every element is closed, and every text is escaped on its way in.
+//! Writes HTML that is XML too, and SVG: every element is closed, and every text is escaped on its way in.
 //!
 //! 1. Text and attributes can only be given as what they say; the one way around it is for the style sheet, which is a constant.
 //!
@@ -38,9 +38,17 @@ impl Markup {
     pub(super) fn style_sheet(&mut self, sheet: &'static str) {
         self.within("style", &[], |m| m.text += sheet);
     }
+    /// Puts what has been written elsewhere here.
+    pub(super) fn append(&mut self, other: Markup) {
+        self.text += &other.text;
+    }
     /// The page.
     pub(super) fn document(self) -> String {
         format!("<!DOCTYPE html>\n{}\n", self.text)
+    }
+    /// A file of XML, which a picture is.
+    pub(super) fn file(self) -> String {
+        format!("{}\n", self.text.trim_start())
     }
 
     fn begin(&mut self, tag: &str, attributes: &[Attribute]) {

@@ -1,4 +1,5 @@
-//! What people are shown of a run of the lab, all of it made from its results alone: a table on the terminal, CSV, a page.
+//! What people are shown of a run of the lab, all of it made from its results alone: a table on the terminal, CSV, a page, Markdown for a
+//! document, a picture, what is slower.
 //!
 //! 1. Nothing is shown that the results do not say, and a cell without runs says in words why it has none.
 //! 2. Each kind of view computes nothing: medians, intervals and verdicts come from `summary` and `verdict`.
@@ -8,8 +9,11 @@
 pub mod compare;
 pub mod csv;
 pub mod html;
+pub mod markdown;
 mod markup;
+pub mod picture;
 pub mod sample;
+pub mod slower;
 pub mod summary;
 mod svg;
 pub mod table;
@@ -28,6 +32,11 @@ pub const CSV_FILE: &str = "results.csv";
 pub fn write(results: &LabResults, folder: &Path) -> Result<(), String> {
     write_file(&folder.join(REPORT_FILE), &html::page(results))?;
     write_file(&folder.join(CSV_FILE), &csv::lines(results))
+}
+
+/// Writes the picture of an experiment.
+pub fn write_picture(results: &LabResults, experiment: &str, file: &Path) -> Result<(), String> {
+    write_file(file, &picture::of_experiment(results, experiment)?)
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), String> {

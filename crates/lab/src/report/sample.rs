@@ -192,6 +192,7 @@ fn hot_run(rate: f64, clients: usize, stalls: bool) -> RunResults {
             cpu_s: Some(SECONDS as f64 * 1.7),
             memory_bytes: Some(300 << 20),
         },
+        bytes: None,
         waits: [("Lock: tuple".to_string(), 900 * clients as u64 / 64), ("IO: WalSync".to_string(), 120)].into(),
         samples: 200,
         failed_checks: Vec::new(),

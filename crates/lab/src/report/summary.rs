@@ -12,7 +12,9 @@ use crate::statistics::{Better, Gain, Measured, median};
 pub fn better(counted: CountedUnit) -> Better {
     match counted {
         CountedUnit::ChangedRows | CountedUnit::Transactions => Better::More,
-        CountedUnit::StatementTime => Better::Less,
+        CountedUnit::StatementTime | CountedUnit::P99Latency | CountedUnit::LogBytes | CountedUnit::Bytes => {
+            Better::Less
+        }
     }
 }
 
@@ -22,17 +24,33 @@ pub fn unit(counted: CountedUnit) -> &'static str {
         CountedUnit::ChangedRows => "rows changed a second",
         CountedUnit::Transactions => "transactions a second",
         CountedUnit::StatementTime => "milliseconds for all statements",
+        CountedUnit::P99Latency => "milliseconds that 99 % of transactions kept within",
+        CountedUnit::LogBytes => "bytes of log for each transaction",
+        CountedUnit::Bytes => "bytes",
     }
 }
 
-/// What a run counts for: its rate, or the milliseconds of all its statements. None: for nothing, as a check has failed or there were
-/// no statements.
+/// What the seconds of a run count.
+pub fn unit_of_seconds(counted: CountedUnit) -> &'static str {
+    match counted {
+        CountedUnit::ChangedRows => unit(CountedUnit::ChangedRows),
+        _ => unit(CountedUnit::Transactions),
+    }
+}
+
+/// What a run counts for: its rate, or what else is counted of it. None: for nothing, as a check has failed or it was not measured.
 pub fn run_value(run: &RunResults, counted: CountedUnit) -> Option<f64> {
     if !run.failed_checks.is_empty() {
         return None;
     }
     let total_ms = || run.statements.iter().map(|statement| statement.count as f64 * statement.mean_us / 1e3).sum();
-    run.rate(counted).or_else(|| (!run.statements.is_empty()).then(total_ms))
+    match counted {
+        CountedUnit::ChangedRows | CountedUnit::Transactions => run.rate(counted),
+        CountedUnit::StatementTime => (!run.statements.is_empty()).then(total_ms),
+        CountedUnit::P99Latency => run.percentile_us(99.0).map(|us| us as f64 / 1e3),
+        CountedUnit::LogBytes => run.server.log_bytes.map(|bytes| bytes as f64 / run.transactions.max(1) as f64),
+        CountedUnit::Bytes => run.bytes.map(|bytes| bytes as f64),
+    }
 }
 
 /// A cell and what its runs come to.
@@ -147,6 +165,16 @@ impl<'a> ExperimentSummary<'a> {
     pub fn in_order(&self) -> Vec<&CellSummary<'a>> {
         let targets = |&clients: &usize| self.targets.iter().map(move |target| (clients, *target));
         self.clients.iter().flat_map(targets).flat_map(|(clients, target)| self.cells_of(clients, target)).collect()
+    }
+
+    /// The value at the right edge of all bars. An interval of two runs may be many times as wide as its value: it must not press the
+    /// bars together.
+    pub fn bar_scale(&self) -> f64 {
+        let values = || self.cells.iter().filter_map(|cell| cell.value);
+        let longest = values().map(|value| value.median).fold(0.0, f64::max);
+        let ends = values().filter_map(|value| value.interval).map(|(_, end)| end).fold(longest, f64::max);
+        let scale = ends.min(longest * 1.3);
+        if scale > 0.0 { scale } else { 1.0 }
     }
 
     /// How many times as good `other` is as `base`, by pairs of runs that both count. None: there is no pair.

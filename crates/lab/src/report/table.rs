@@ -6,8 +6,8 @@
 
 use super::summary::{CellSummary, ExperimentSummary, unit};
 use super::verdict::verdict;
-use super::words;
-use crate::results::{CountedUnit, LabResults};
+use super::words::{self, one_line};
+use crate::results::LabResults;
 
 /// All experiments: each with a heading, its cells, what went wrong, and its verdict.
 pub fn text(results: &LabResults) -> String {
@@ -27,12 +27,12 @@ pub fn text(results: &LabResults) -> String {
 /// One experiment's part of it.
 pub fn of_experiment(experiment: &ExperimentSummary) -> String {
     let results = experiment.results;
-    let is_timed = results.counted == CountedUnit::StatementTime;
+    let runs_once = results.counted.runs_once();
     let mut text = format!("{} ({}): {}\n", one_line(&results.title), one_line(&results.name), unit(results.counted));
     let mut table = TextTable::new(&[("clients", Aligned::Right), ("variant", Aligned::Left)]);
     for target in &experiment.targets {
         table.columns(&[(target, Aligned::Right), ("±", Aligned::Left)]);
-        if !is_timed {
+        if !runs_once {
             table.columns(&[("p50", Aligned::Right), ("p99", Aligned::Right), ("stalls", Aligned::Right)]);
         }
     }
@@ -41,13 +41,13 @@ pub fn of_experiment(experiment: &ExperimentSummary) -> String {
             let cells: Vec<_> = experiment.targets.iter().map(|t| experiment.cell(clients, t, variant)).collect();
             if cells.iter().any(Option::is_some) {
                 let mut row = vec![words::thousands(clients as f64), variant.to_string()];
-                cells.iter().for_each(|cell| row.extend(cell_texts(*cell, is_timed)));
+                cells.iter().for_each(|cell| row.extend(cell_texts(*cell, runs_once)));
                 table.rows.push(row);
             }
         }
     }
     text += &table.text();
-    if !is_timed {
+    if !runs_once {
         text += "±: 95 % interval; stalls: seconds under half a run's median, and the longest row of them\n";
     }
     for cell in &experiment.cells {
@@ -60,8 +60,8 @@ pub fn of_experiment(experiment: &ExperimentSummary) -> String {
     text + &one_line(&verdict(experiment)) + "\n"
 }
 
-fn cell_texts(cell: Option<&CellSummary>, is_timed: bool) -> Vec<String> {
-    let count = if is_timed { 2 } else { 5 };
+fn cell_texts(cell: Option<&CellSummary>, runs_once: bool) -> Vec<String> {
+    let count = if runs_once { 2 } else { 5 };
     let Some((cell, value)) = cell.and_then(|cell| Some((cell, cell.value?))) else {
         let mut texts = vec![if cell.is_some() { "failed, see below" } else { "" }.to_string()];
         texts.resize(count, String::new());
@@ -74,11 +74,6 @@ fn cell_texts(cell: Option<&CellSummary>, is_timed: bool) -> Vec<String> {
     };
     let all = [words::number(value.median), words::interval(value.interval), latency(50.0), latency(99.0), stalls];
     all.into_iter().take(count).collect()
-}
-
-/// What a terminal shows as a line and nothing else: names and messages come from elsewhere.
-fn one_line(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 //!
 //! Must not know: tables and pages.
 
-use super::summary::{CellSummary, ExperimentSummary, unit};
+use super::summary::{CellSummary, ExperimentSummary, better, unit};
 use super::words;
 use crate::results::CountedUnit;
-use crate::statistics::Gain;
+use crate::statistics::{Better, Gain};
 
 /// The verdict of an experiment, with the greatest number of clients that something was measured with.
 pub fn verdict(experiment: &ExperimentSummary) -> String {
@@ -53,9 +53,9 @@ impl<'a> Ranking<'a> {
         let mut cells = experiment.cells_of(clients, target);
         cells.retain(|cell| cell.value.is_some());
         let value = |cell: &CellSummary| cell.value.map_or(f64::NAN, |value| value.median);
-        cells.sort_by(|a, b| match experiment.results.counted {
-            CountedUnit::StatementTime => value(a).total_cmp(&value(b)),
-            CountedUnit::ChangedRows | CountedUnit::Transactions => value(b).total_cmp(&value(a)),
+        cells.sort_by(|a, b| match better(experiment.results.counted) {
+            Better::Less => value(a).total_cmp(&value(b)),
+            Better::More => value(b).total_cmp(&value(a)),
         });
         let (best, others) = cells.split_first()?;
         let others = others.iter().map(|other| (*other, experiment.gain(other, best))).collect();
@@ -80,7 +80,8 @@ impl<'a> Ranking<'a> {
             (true, None) => format!("On {target} {name} comes to {value} with {clients}."),
             (true, Some((next, gain))) => {
                 let times = gain.map_or(String::new(), |gain| self.times_of(&gain, &next.cell.variant));
-                format!("On {target} {name} is the fastest with {clients}: {value}{times}.")
+                let best = self.words().best;
+                format!("On {target} {name} is the {best} with {clients}: {value}{times}.")
             }
             (false, _) => format!("On {target} with {clients} {}.", self.told_unsure()),
         }
@@ -112,7 +113,7 @@ impl<'a> Ranking<'a> {
         let (target, name, value) = (self.target, &self.best.cell.variant, short_value(self.best));
         let own = match (self.is_sure(), self.others.is_empty()) {
             (true, true) => format!("{target}'s {name} comes to {value}"),
-            (true, false) => format!("{target}'s fastest is {name} with {value}"),
+            (true, false) => format!("{target}'s {} is {name} with {value}", self.words().best),
             (false, _) => format!("Of {target}'s {}", self.told_unsure()),
         };
         let theirs = format!("{}'s {}", first.target, first.best.cell.variant);
@@ -124,10 +125,10 @@ impl<'a> Ranking<'a> {
                 format!("{own} is {}", self.times_as(&gain.inverse(), &theirs))
             }
             Some(gain) if gain.interval.is_some() => {
-                let interval = words::times_interval(gain.interval);
-                format!("whether {theirs} is faster is not sure: {} times that {interval}", words::times(gain.times))
+                let (interval, better) = (words::times_interval(gain.interval), self.words().better);
+                format!("whether {theirs} is {better} is not sure: {} times that {interval}", words::times(gain.times))
             }
-            _ => format!("whether {theirs} is faster is not sure, as each ran once"),
+            _ => format!("whether {theirs} is {} is not sure, as each ran once", self.words().better),
         };
         format!("{own}; {compared}.")
     }
@@ -140,13 +141,30 @@ impl<'a> Ranking<'a> {
         format!(", {}", self.times_as(gain, other))
     }
     fn times_as(&self, gain: &Gain, other: &str) -> String {
-        let as_fast = match self.experiment.results.counted {
-            CountedUnit::StatementTime => "times as fast as",
-            CountedUnit::ChangedRows | CountedUnit::Transactions => "times",
-        };
-        let text = format!("{} {as_fast} {other} {}", words::times(gain.times), words::times_interval(gain.interval));
-        text.trim_end().to_string()
+        let (times, as_good, interval) = (words::times(gain.times), self.words().times, gain.interval);
+        format!("{times} {as_good} {other} {}", words::times_interval(interval)).trim_end().to_string()
     }
+    fn words(&self) -> VerdictWords {
+        match self.experiment.results.counted {
+            CountedUnit::ChangedRows | CountedUnit::Transactions => {
+                VerdictWords { best: "fastest", better: "faster", times: "times" }
+            }
+            CountedUnit::StatementTime | CountedUnit::P99Latency => {
+                VerdictWords { best: "fastest", better: "faster", times: "times as fast as" }
+            }
+            CountedUnit::LogBytes | CountedUnit::Bytes => {
+                VerdictWords { best: "smallest", better: "smaller", times: "times as small as" }
+            }
+        }
+    }
+}
+
+/// What one is called that is better.
+struct VerdictWords {
+    best: &'static str,
+    better: &'static str,
+    /// How many times as good as another one.
+    times: &'static str,
 }
 
 fn short_value(cell: &CellSummary) -> String {
@@ -225,6 +243,21 @@ mod tests {
         assert_eq!(told(vec![broken("KilnDB")]), "Nothing could be measured: connection refused.");
         let one = cell_of_rates("KilnDB", "plain", 4, &[100.0, 101.0]);
         assert!(told(vec![one, broken("PostgreSQL")]).ends_with(" Nothing could be measured on PostgreSQL."));
+    }
+
+    #[test]
+    fn less_log_is_smaller() {
+        let cell = |name: &str, bytes: u64| {
+            let mut cell = cell_of_rates("KilnDB", name, 8, &[100.0, 100.0]);
+            cell.runs.iter_mut().for_each(|run| run.server.log_bytes = Some(bytes * run.transactions));
+            cell
+        };
+        let cells = vec![cell("large", 400), cell("small", 100)];
+        let results = results_of(vec![experiment_of(CountedUnit::LogBytes, cells)]);
+        assert_eq!(
+            verdict(&ExperimentSummary::of(&results, &results.experiments[0])),
+            "On KilnDB small is the smallest with 8 clients: 100 bytes of log for each transaction, 4.0 times as small as large (4.0–4.0)."
+        );
     }
 
     #[test]

@@ -97,6 +97,25 @@ pub(super) fn count_of(count: usize, one: &str) -> String {
     format!("{} {one}{}", thousands(count as f64), if count == 1 { "" } else { "s" })
 }
 
+/// The first letter as at the beginning of a sentence.
+pub(super) fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// What is shown as a line and nothing else: names and messages come from elsewhere.
+pub(super) fn one_line(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+/// The beginning of a text, with a mark where it has been cut off.
+pub(super) fn cut(text: &str, letters: usize) -> String {
+    match text.chars().count() > letters {
+        true => text.chars().take(letters.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_string(),
+    }
+}
+
 /// `a, b and c`.
 pub(super) fn list(names: &[String]) -> String {
     match names {

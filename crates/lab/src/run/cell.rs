@@ -2,17 +2,19 @@
 //!
 //! Must not know: other cells.
 
+use super::beside::{BesidePace, BesideSession, BesideSessions};
 use super::observer::{self, Observed};
 use super::progress::LabProgress;
 use super::session::ScriptSession;
 use super::{DriverKind, LabOptions, is_stopped};
 use crate::client::Client;
 use crate::driver::{self, LoadFigures, LoadLength, LoadPlan};
-use crate::experiment::{Experiment, ProductName, Variant};
+use crate::experiment::{Experiment, ProductName, Variant, VariantLoad};
+use crate::kind::{KindLoad, KindVariables, LoadKind};
 use crate::results::{
     CellResults, CountedUnit, LatencyResults, RunResults, SecondResults, ServerUse, StatementResults,
 };
-use crate::script::{Script, ScriptStep, VariableNames};
+use crate::script::{ScriptStep, VariableNames};
 use crate::target::{Target, session_name};
 use std::time::Duration;
 
@@ -45,13 +47,6 @@ pub(super) struct LoadShape {
     pub rate: Option<f64>,
 }
 
-/// A session beside the load.
-struct BesideScript {
-    script: Script,
-    names: VariableNames,
-    every: Option<Duration>,
-}
-
 impl<'c> LabCell<'c> {
     /// Errors: the experiment's folder is not what it was when it was read.
     pub fn new(
@@ -72,8 +67,8 @@ impl<'c> LabCell<'c> {
         };
         file.variables.iter().for_each(|(name, value)| set(name, value.to_string()));
         variant.variables.iter().for_each(|(name, value)| set(name, value.to_string()));
-        if let Some(rows) = options.rows.filter(|_| file.variables.contains_key("rows")) {
-            set("rows", rows.to_string());
+        for (name, text) in options.variables.iter().filter(|(name, _)| file.variables.contains_key(name)) {
+            set(name, text.clone());
         }
         let full = file.load.full_seconds.filter(|_| options.full);
         Ok(LabCell {
@@ -94,6 +89,9 @@ impl<'c> LabCell<'c> {
     pub fn counted(&self) -> CountedUnit {
         self.experiment.file.count
     }
+    pub fn has_clients(&self, clients: usize, options: &LabOptions) -> bool {
+        super::clients_of_variant(self.experiment, self.variant, options).contains(&clients)
+    }
     pub fn no_results(&self, clients: usize) -> CellResults {
         CellResults {
             target: self.target.name.clone(),
@@ -107,23 +105,30 @@ impl<'c> LabCell<'c> {
 
     /// Makes the schema and what is in it.
     pub fn prepare(&mut self) {
-        if self.problem.is_none() {
+        if self.problem.is_none() && !self.target.is_wire() {
             self.problem = self.alone(|| self.set_up()).err();
         }
     }
     fn set_up(&self) -> Result<(), String> {
         let mut client = self.target.connect().map_err(|e| e.to_string())?;
         client.query(&format!("create schema \"{}\"", self.schema)).map_err(|e| e.to_string())?;
+        client.query(&self.session(&[])).map_err(|e| e.to_string())?;
         let setup = &self.experiment.file.setup;
+        if let Some(data) = setup.data {
+            data.fill(&mut client, KindVariables(&self.presets))?;
+        }
         let mut names = VariableNames::default();
         let script = self.experiment.setup(&[&setup.sql, &self.variant.setup], &mut names)?;
-        client.query(&self.session(&[])).map_err(|e| e.to_string())?;
         ScriptSession::new(client, &names, &self.presets).run(&script, &names)
     }
     /// Takes away what there is, unless it is to be kept.
     pub fn clear(&self, keep: bool) {
         // A temporary server that is about to go takes all with it.
-        if keep || self.target.facts.problem.is_some() || is_stopped() && self.target.is_temporary() {
+        if keep
+            || self.target.is_wire()
+            || self.target.facts.problem.is_some()
+            || is_stopped() && self.target.is_temporary()
+        {
             return;
         }
         self.alone(|| {
@@ -168,9 +173,18 @@ impl<'c> LabCell<'c> {
         self.run_shaped(shape, progress).map_err(|e| e.lines().collect::<Vec<_>>().join(" "))
     }
     pub fn run_shaped(&mut self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
-        self.alone(|| self.run_alone(shape, progress))
+        match self.target.is_wire() {
+            true => self.run_on_wire(shape, progress),
+            false => self.alone(|| self.run_alone(shape, progress)),
+        }
     }
 
+    /// There is nothing to be seen of a server that only answers.
+    fn run_on_wire(&self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
+        let plan = LoadPlan { session: String::new(), ..self.plan(shape)? };
+        let (figures, observed) = observer::beside(self, &plan, progress, || self.load(&plan));
+        Ok(results_of(&figures?, &plan, observed, ServerUse::default()))
+    }
     fn run_alone(&self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
         let file = &self.experiment.file;
         let mut names = VariableNames::default();
@@ -185,8 +199,8 @@ impl<'c> LabCell<'c> {
         let rows_before = count(&mut admin)?;
         let use_before = ServerMarks::of(&mut admin, self.target);
         let beside = self.beside()?;
-        let (figures, observed) = observer::beside(self, &plan, progress, || match &beside {
-            Some(beside) => self.with_beside(beside, || self.load(&plan)),
+        let (figures, observed) = observer::beside(self, &plan, progress, || match beside {
+            Some(beside) => beside.during(&mut admin, || self.load(&plan)),
             None => self.load(&plan),
         });
         let figures = figures?;
@@ -196,6 +210,10 @@ impl<'c> LabCell<'c> {
         let server = ServerMarks::of(&mut admin, self.target).since(&use_before, observed.memory_bytes);
         let rows_after = count(&mut admin)?;
         let mut run = results_of(&figures, &plan, observed, server);
+        if let Some(sql) = &file.measure.bytes {
+            let bytes = admin.integer(sql).map_err(|e| format!("bytes: {e}"))?;
+            run.bytes = u64::try_from(bytes).ok();
+        }
         if let (Some(before), Some(after)) = (rows_before, rows_after) {
             run.changed_rows = before.abs_diff(after);
         }
@@ -212,6 +230,9 @@ impl<'c> LabCell<'c> {
             let (rows, transactions) = (run.changed_rows, run.transactions);
             run.failed_checks.push(format!("{transactions} transactions have changed {rows} rows"));
         }
+        if let VariantLoad::Kind(kind) = self.variant.load()? {
+            run.failed_checks.extend(kind.breaches(admin)?);
+        }
         for check in &self.experiment.file.checks {
             let value = admin.value(&check.sql).map_err(|e| format!("{}: {e}", check.name))?;
             if value.as_deref() != Some("t") {
@@ -224,15 +245,18 @@ impl<'c> LabCell<'c> {
     fn plan(&self, shape: LoadShape) -> Result<LoadPlan, String> {
         let (file, uri) = (&self.experiment.file, &self.target.uri);
         let mut names = VariableNames::default();
-        let script = self.experiment.script(&self.variant.script, &mut names)?;
-        let runs_once = file.count == CountedUnit::StatementTime;
+        let scripts = match self.variant.load()? {
+            VariantLoad::Script(name) => vec![(self.experiment.script(name, &mut names)?, 1)],
+            VariantLoad::Kind(_) => Vec::new(),
+        };
+        let runs_once = file.count.runs_once();
         let plan = LoadPlan::new(uri.address.clone(), &uri.database);
         Ok(LoadPlan {
             password: uri.password.clone(),
             clients: shape.clients,
             threads: plan.threads.min(shape.clients),
-            protocol: file.load.protocol,
-            scripts: vec![(script, 1)],
+            protocol: self.variant.protocol.unwrap_or(file.load.protocol),
+            scripts,
             names,
             presets: self.presets.clone(),
             length: if runs_once { LoadLength::Transactions(1) } else { LoadLength::After(shape.length) },
@@ -243,47 +267,40 @@ impl<'c> LabCell<'c> {
         })
     }
     fn load(&self, plan: &LoadPlan) -> Result<LoadFigures, String> {
-        match self.driver {
-            DriverKind::Lab => driver::run(plan),
-            DriverKind::Pgbench => {
-                let text = self.experiment.text(&self.variant.script)?;
-                driver::run_pgbench(plan, text)
-            }
+        match (self.variant.load()?, self.driver) {
+            (VariantLoad::Script(_), DriverKind::Lab) => driver::run(plan),
+            (VariantLoad::Script(name), DriverKind::Pgbench) => driver::run_pgbench(plan, self.experiment.text(name)?),
+            (VariantLoad::Kind(kind), DriverKind::Lab) => self.load_of_kind(kind, plan),
+            (VariantLoad::Kind(kind), DriverKind::Pgbench) => Err(format!("pgbench cannot run load {}", kind.name)),
         }
     }
-
-    fn beside(&self) -> Result<Option<BesideScript>, String> {
-        let of_all = self.experiment.file.beside.as_ref();
-        let name = self.variant.beside.as_ref().or(of_all.map(|beside| &beside.script));
-        let Some(name) = name else { return Ok(None) };
-        let mut names = VariableNames::default();
-        let script = self.experiment.script(name, &mut names)?;
-        let every = of_all.and_then(|beside| beside.every_ms).map(Duration::from_millis);
-        Ok(Some(BesideScript { script, names, every }))
+    fn load_of_kind(&self, kind: &LoadKind, plan: &LoadPlan) -> Result<LoadFigures, String> {
+        let LoadLength::After(length) = plan.length else { return Err(format!("load {} runs for a time", kind.name)) };
+        if plan.rate.is_some() {
+            return Err(format!("load {} has no rate", kind.name));
+        }
+        let (clients, variables) = (plan.clients, KindVariables(&self.presets));
+        kind.run(&KindLoad { login: plan.login(), clients, length, variables, ended: &plan.ended })
     }
-    /// Runs a load while another session does what it is to do beside: its first time is over before the load begins, and its
-    /// connection is there until the load has ended.
-    fn with_beside<T>(&self, beside: &BesideScript, load: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-        let mut session = ScriptSession::new(self.admin()?, &beside.names, &self.presets);
-        let once = |session: &mut ScriptSession| {
-            session.run(&beside.script, &beside.names).map_err(|e| format!("beside the load: {e}"))
+
+    /// None: nothing is beside the load.
+    fn beside(&self) -> Result<Option<BesideSessions>, String> {
+        let scripts = self.experiment.beside(self.variant);
+        if scripts.is_empty() {
+            return Ok(None);
+        }
+        let pace = match self.experiment.file.beside.as_ref().map(|beside| (beside.every_ms, beside.without_pause)) {
+            Some((Some(every_ms), _)) => BesidePace::Every(Duration::from_millis(every_ms)),
+            Some((None, true)) => BesidePace::WithoutPause,
+            Some((None, false)) | None => BesidePace::Once,
         };
-        once(&mut session)?;
-        let Some(every) = beside.every else { return load() };
-        let (over, waits) = std::sync::mpsc::channel::<()>();
-        std::thread::scope(|scope| {
-            let repeated = scope.spawn(move || {
-                while waits.recv_timeout(every) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                    once(&mut session)?;
-                }
-                Ok::<_, String>(())
-            });
-            let done = load();
-            drop(over);
-            let repeated = repeated.join().unwrap_or_else(|_| Err("the session beside the load has panicked".into()));
-            let done = done?;
-            repeated.map(|()| done)
-        })
+        let session = |name: &String| {
+            let mut names = VariableNames::default();
+            let script = self.experiment.script(name, &mut names)?;
+            let session = ScriptSession::new(self.admin()?, &names, &self.presets);
+            Ok::<_, String>(BesideSession { session, script, names })
+        };
+        Ok(Some(BesideSessions { sessions: scripts.iter().map(session).collect::<Result<_, _>>()?, pace }))
     }
 
     /// A session that looks at the target while a load runs. None: there is none to be had.
@@ -353,6 +370,7 @@ fn results_of(figures: &LoadFigures, plan: &LoadPlan, observed: Observed, server
         server,
         waits: observed.waits,
         samples: observed.samples,
+        bytes: None,
         failed_checks: Vec::new(),
     }
 }

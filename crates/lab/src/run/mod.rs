@@ -8,6 +8,7 @@
 //!
 //! Must not know: how results are shown.
 
+mod beside;
 mod cell;
 mod observer;
 mod progress;
@@ -19,9 +20,7 @@ mod wire_limit;
 pub use stop::{StopWatch, is_stopped};
 
 use crate::experiment::{Experiment, Variant};
-use crate::results::{
-    CellResults, CountedUnit, ExperimentResults, KnownFigureSet, LabResults, MachineFacts, VariantFacts,
-};
+use crate::results::{CellResults, ExperimentResults, KnownFigureSet, LabResults, MachineFacts, VariantFacts};
 use crate::target::Target;
 use cell::LabCell;
 use progress::LabProgress;
@@ -37,17 +36,36 @@ pub struct LabOptions {
     /// Instead of the experiments' numbers of clients.
     pub clients: Option<Vec<usize>>,
     pub seconds: Option<u64>,
-    /// The variable `rows` of experiments that have it.
-    pub rows: Option<u64>,
+    /// Variables and their values, for experiments that have them.
+    pub variables: Vec<(String, String)>,
     /// Rounds that count.
     pub rounds: usize,
     /// As long as experiments are at their full length.
     pub full: bool,
+    /// Temporary servers are started again between rounds: one start of a server is one sample.
+    pub restart: bool,
     /// Schemas stay.
     pub keep: bool,
     /// Search the rate at which 99 % of the transactions still take at most 10 ms.
     pub search_rate: bool,
     pub driver: DriverKind,
+}
+
+impl LabOptions {
+    /// As the experiments say, so many rounds.
+    pub fn of_rounds(rounds: usize) -> LabOptions {
+        LabOptions {
+            clients: None,
+            seconds: None,
+            variables: Vec::new(),
+            rounds,
+            full: false,
+            restart: false,
+            keep: false,
+            search_rate: false,
+            driver: DriverKind::Lab,
+        }
+    }
 }
 
 /// Who runs the scripts.
@@ -94,7 +112,7 @@ fn run_experiment(
 ) -> Result<ExperimentResults, String> {
     let mut cells = Vec::new();
     for variant in &experiment.file.variants {
-        for target in targets.iter().filter(|target| is_for(variant, target)) {
+        for target in targets.iter().filter(|target| is_for(experiment, variant, target)) {
             cells.push(LabCell::new(experiment, variant, target, options)?);
         }
     }
@@ -105,8 +123,9 @@ fn run_experiment(
     let clients = clients_of(experiment, options);
     let mut found = Vec::new();
     for clients in clients {
+        let mut cells: Vec<&mut LabCell> = cells.iter_mut().filter(|cell| cell.has_clients(clients, options)).collect();
         let mut of_clients: Vec<CellResults> = cells.iter().map(|cell| cell.no_results(clients)).collect();
-        run_rounds(&mut cells, &mut of_clients, options, progress);
+        run_rounds((&mut cells, &mut of_clients), targets, options, progress);
         found.extend(of_clients);
     }
     cells.iter().for_each(|cell| cell.clear(options.keep));
@@ -115,17 +134,22 @@ fn run_experiment(
 
 /// The rounds of all cells with one number of clients.
 fn run_rounds(
-    cells: &mut [LabCell<'_>],
-    results: &mut [CellResults],
+    (cells, results): (&mut [&mut LabCell<'_>], &mut [CellResults]),
+    targets: &[Target],
     options: &LabOptions,
     progress: &mut LabProgress,
 ) {
     // A script that runs once is not warmed up: its setup has just made what it works on.
-    let warm_up = usize::from(cells.first().is_some_and(|cell| cell.counted() != CountedUnit::StatementTime));
+    let warm_up = usize::from(cells.first().is_some_and(|cell| !cell.counted().runs_once()));
     for round in 0..options.rounds + warm_up {
         let mut order: Vec<usize> = (0..cells.len()).collect();
         if round % 2 == 1 {
             order.reverse();
+        }
+        if options.restart && round > warm_up && !is_stopped() {
+            restart(targets, results);
+            // What has just been started has nothing in its caches.
+            order.iter().filter(|_| warm_up > 0).for_each(|&at| warm(cells[at], &mut results[at], progress));
         }
         for at in order {
             let (cell, of_cell) = (&mut cells[at], &mut results[at]);
@@ -157,16 +181,49 @@ fn run_rounds(
     }
 }
 
-fn is_for(variant: &Variant, target: &Target) -> bool {
+/// Starts the temporary servers again.
+fn restart(targets: &[Target], results: &mut [CellResults]) {
+    for target in targets {
+        if let Err(e) = target.restart() {
+            let of_target = results.iter_mut().filter(|cell| cell.target == target.name);
+            of_target.for_each(|cell| cell.problem = cell.problem.take().or_else(|| Some(e.clone())));
+        }
+    }
+}
+
+/// A run that does not count.
+fn warm(cell: &mut LabCell<'_>, results: &mut CellResults, progress: &mut LabProgress) {
+    if results.problem.is_none() && !is_stopped() {
+        progress.begin(&cell.name(), results.clients, None);
+        results.problem = cell.run(results.clients, false, progress).err();
+    }
+}
+
+fn is_for(experiment: &Experiment, variant: &Variant, target: &Target) -> bool {
+    if target.is_wire() {
+        return experiment.file.measure.wire_limit;
+    }
     variant.only.is_empty() || target.product.is_none_or(|product| variant.only.contains(&product))
 }
 
 fn clients_of(experiment: &Experiment, options: &LabOptions) -> Vec<usize> {
-    match (&options.clients, experiment.file.count) {
+    if experiment.file.count.runs_once() {
+        return vec![1];
+    }
+    let mut all: Vec<usize> =
+        experiment.file.variants.iter().flat_map(|v| clients_of_variant(experiment, v, options)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn clients_of_variant(experiment: &Experiment, variant: &Variant, options: &LabOptions) -> Vec<usize> {
+    match (&options.clients, variant.clients.as_slice()) {
         // A script that runs once has one client.
-        (_, CountedUnit::StatementTime) => vec![1],
+        _ if experiment.file.count.runs_once() => vec![1],
         (Some(clients), _) => clients.clone(),
-        (None, _) => experiment.file.load.clients.clone(),
+        (None, []) => experiment.file.load.clients.clone(),
+        (None, own) => own.to_vec(),
     }
 }
 
@@ -176,7 +233,7 @@ fn results_of(experiment: &Experiment, cells: Vec<CellResults>) -> Result<Experi
         Ok::<_, String>(VariantFacts {
             name: variant.name.clone(),
             title: variant.title.clone(),
-            script: experiment.text(&variant.script)?.to_string(),
+            script: experiment.load_text(variant)?,
             setup: experiment.setup_text(&[&variant.setup, &variant.session])?,
         })
     };
@@ -191,11 +248,17 @@ fn results_of(experiment: &Experiment, cells: Vec<CellResults>) -> Result<Experi
         question: file.question.clone(),
         counted: file.count,
         variants: file.variants.iter().map(variant).collect::<Result<_, _>>()?,
-        setup: experiment.setup_text(&[&file.setup.sql, &file.setup.each_run, &file.setup.session])?,
+        setup: data_text(experiment)
+            + &experiment.setup_text(&[&file.setup.sql, &file.setup.each_run, &file.setup.session])?,
         figures: file.figures.iter().map(known).collect(),
         expected: file.expected.clone(),
         cells,
     })
+}
+
+/// What is told of data that no SQL makes.
+fn data_text(experiment: &Experiment) -> String {
+    experiment.file.setup.data.map_or(String::new(), |data| format!("-- The tables of {}.\n", data.name))
 }
 
 fn now() -> String {

@@ -6,20 +6,23 @@
 //!
 //! Must not know: experiments.
 
+mod temporary;
 mod uri;
 mod usage;
 
+pub use temporary::own_kilndb;
 pub use uri::{TargetUri, percent_decoded};
 pub use usage::ProcessUse;
 
+use crate::canned;
 use crate::client::{Client, ClientError};
 use crate::experiment::ProductName;
-use crate::process::{self, Server, TempDir};
+use crate::process::{Server, TempDir};
 use crate::results::TargetFacts;
-use std::path::Path;
+use std::path::PathBuf;
+use temporary::TemporaryServer;
 
-/// What temporary servers are told: as many sessions as experiments have, and what is usual for the rest.
-const SETTINGS: [&str; 4] = ["max_connections=10500", "shared_buffers=1GB", "max_wal_size=4GB", "autovacuum=on"];
+const WIRE_LIMIT: &str = "wire limit";
 
 /// What a process of PostgreSQL has for itself once it has run a few statements, or somewhat more.
 const PROCESS_BYTES: u64 = 3 << 20;
@@ -33,18 +36,15 @@ pub struct Target {
     pub product: Option<ProductName>,
     /// The lab's own server, with its folders.
     running: Option<TemporaryServer>,
+    /// The folder of the socket that the wire limit listens on.
+    wire: Option<TempDir>,
 }
 
-struct TemporaryServer {
-    server: Server,
-    // After the server: fields are dropped in order.
-    folders: [TempDir; 2],
-}
-
-/// What is started where no target is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a temporary server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemporaryProduct {
-    KilnDb,
+    /// A build of KilnDB: its program.
+    KilnDb(PathBuf),
     Postgres,
 }
 
@@ -56,26 +56,29 @@ impl Target {
     }
 
     /// Starts a server in a temporary folder.
-    pub fn temporary(product: TemporaryProduct) -> Result<Target, String> {
-        let (name, short) = match product {
-            TemporaryProduct::KilnDb => ("KilnDB", "kilndb"),
-            TemporaryProduct::Postgres => ("PostgreSQL", "postgres"),
-        };
-        let fail = |e: std::io::Error| format!("{name}: {e}");
-        let folder = TempDir::new(&format!("lab-{short}")).map_err(fail)?;
-        let sockets = TempDir::for_sockets().map_err(fail)?;
-        let port = process::free_port().map_err(fail)?;
-        let socket = format!("unix_socket_directories={}", sockets.path().display());
-        let settings: Vec<&str> = SETTINGS.into_iter().chain([socket.as_str()]).collect();
-        let mut server = match product {
-            TemporaryProduct::KilnDb => start_kilndb(&folder.path().join("data"), port, &settings),
-            TemporaryProduct::Postgres => crate::postgres::start(folder.path(), port, &settings),
-        }
-        .map_err(fail)?;
-        server.reach_in(sockets.path());
-        let uri = TargetUri { address: server.address().clone(), database: "postgres".into(), password: None };
-        let running = TemporaryServer { server, folders: [folder, sockets] };
+    pub fn temporary(name: &str, product: TemporaryProduct) -> Result<Target, String> {
+        let running = TemporaryServer::start(product).map_err(|e| format!("{name}: {e}"))?;
+        let uri = TargetUri { address: running.address(), database: "postgres".into(), password: None };
         Ok(Target::ask(name, uri, "temporary".into(), Some(running)))
+    }
+
+    /// A server that answers every message with prepared bytes, in this process: no server of this machine can give more.
+    pub fn wire_limit() -> Result<Target, String> {
+        let (address, folder) = canned::start().map_err(|e| format!("{WIRE_LIMIT}: {e}"))?;
+        let version = "answers every message with prepared bytes".to_string();
+        let place = "this process".to_string();
+        Ok(Target {
+            name: WIRE_LIMIT.into(),
+            uri: TargetUri { address, database: "postgres".into(), password: None },
+            facts: TargetFacts { name: WIRE_LIMIT.into(), version, place, ..TargetFacts::default() },
+            product: None,
+            running: None,
+            wire: Some(folder),
+        })
+    }
+    /// It has neither data nor anything else but answers.
+    pub fn is_wire(&self) -> bool {
+        self.wire.is_some()
     }
 
     fn ask(name: &str, uri: TargetUri, place: String, running: Option<TemporaryServer>) -> Target {
@@ -85,6 +88,7 @@ impl Target {
             facts: TargetFacts { name: name.to_string(), place, ..TargetFacts::default() },
             product: None,
             running,
+            wire: None,
         };
         if let Err(e) = target.learn() {
             target.facts.problem = Some(e.to_string());
@@ -116,17 +120,29 @@ impl Target {
     }
     pub fn pause(&self) {
         if let Some(running) = &self.running {
-            running.server.pause();
+            running.with_server(Server::pause);
         }
     }
     pub fn go_on(&self) {
         if let Some(running) = &self.running {
-            running.server.go_on();
+            running.with_server(Server::go_on);
         }
+    }
+    /// Stops a temporary server and starts it again with its data; it stands still then. A given one stays as it is.
+    pub fn restart(&self) -> Result<(), String> {
+        let Some(running) = &self.running else { return Ok(()) };
+        running.restart().map_err(|e| format!("it did not come back: {e}"))?;
+        self.pause();
+        Ok(())
+    }
+    /// Stops a temporary server, and checks what a KilnDB leaves in its data folder.
+    pub fn end(self) -> Result<(), String> {
+        let Some(running) = &self.running else { return Ok(()) };
+        running.end().map_err(|e| format!("{}: {e}", self.name))
     }
     /// What its processes have used so far. None: they are not this machine's, or not known.
     pub fn process_use(&self) -> Option<ProcessUse> {
-        self.running.as_ref().map(|running| ProcessUse::of_tree(running.server.pid()))
+        self.running.as_ref()?.with_server(|server| ProcessUse::of_tree(server.pid()))
     }
 
     /// Whether so many sessions are too many for this machine: of a server that the lab has started, and that has a process for each.
@@ -144,13 +160,15 @@ impl Target {
     /// Ends a temporary server, and its folders go: this process is about to end.
     pub fn take_away(&self) {
         if let Some(running) = &self.running {
-            running.server.end_at_once();
-            running.folders.iter().for_each(TempDir::remove);
+            running.take_away();
         }
     }
 
     /// Ends all sessions that began with [`session_name`]: somebody wants to stop, and they may run for long.
     pub fn end_sessions(&self) {
+        if self.is_wire() {
+            return;
+        }
         self.go_on();
         let ended = format!(
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name = '{}' and pid <> pg_backend_pid()",
@@ -161,15 +179,6 @@ impl Target {
             let _ = client.query(&ended);
         }
     }
-}
-
-/// Starts KilnDB: this very program, if it is one, so that the lab needs nothing beside it.
-fn start_kilndb(data: &Path, port: u16, settings: &[&str]) -> std::io::Result<Server> {
-    let own = std::env::current_exe()?;
-    if std::env::var_os("KILNDB").is_none() && own.file_name().is_some_and(|name| name == "kilndb") {
-        return process::start_program(&own, data, port, settings);
-    }
-    process::start_kilndb(data, port, settings)
 }
 
 /// The application name of the lab's sessions: no other process has it.

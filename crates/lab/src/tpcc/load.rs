@@ -9,26 +9,23 @@ const KEYS: &str = include_str!("../../tpcc/keys.sql");
 
 /// Creates the database with its rows, the same for each seed, its keys and its statistics.
 pub fn create(address: &Address, size: TpccSize, seed: u64) -> Result<(), String> {
-    let create = format!("create database {DATABASE}");
-    query(&mut connect(address, "postgres")?, &create)?;
-    let mut client = connect(address, DATABASE)?;
-    query(&mut client, CREATE)?;
+    let connect = |database: &str| Client::connect(address, database).map_err(|e| format!("{database}: {e}"));
+    query(&mut connect("postgres")?, &format!("create database {DATABASE}"))?;
+    let mut client = connect(DATABASE)?;
+    fill(&mut client, size, seed)?;
+    query(&mut client, "checkpoint")
+}
+
+/// Creates and fills the tables where a session creates tables.
+pub fn fill(client: &mut Client, size: TpccSize, seed: u64) -> Result<(), String> {
+    query(client, CREATE)?;
     let data = TpccData { size, seed };
     for table in TABLES {
         let copy = format!("copy {table} from stdin");
         client.copy_in(&copy, |out| data.write(table, out)).map_err(|e| format!("{copy}: {e}"))?;
     }
-    query(&mut client, KEYS)?;
-    query(&mut client, "vacuum analyze")?;
-    query(&mut client, "checkpoint")
-}
-
-pub fn drop_database(address: &Address) -> Result<(), String> {
-    query(&mut connect(address, "postgres")?, &format!("drop database if exists {DATABASE}"))
-}
-
-fn connect(address: &Address, database: &str) -> Result<Client, String> {
-    Client::connect(address, database).map_err(|e| format!("{database}: {e}"))
+    query(client, KEYS)?;
+    query(client, &format!("vacuum analyze {}", TABLES.join(", ")))
 }
 
 fn query(client: &mut Client, sql: &str) -> Result<(), String> {

@@ -18,12 +18,17 @@ mod session;
 mod statement;
 mod transactions;
 
-pub use load::{create, drop_database};
-pub use run::{TpccKind, TpccLoad, TpccRun, run};
+pub use load::{create, fill};
+pub use run::{OrderEntry, TpccControl, TpccKind, TpccLoad, TpccRun, run};
 pub use session::RoundTrips;
 pub use transactions::OrderKey;
 
-/// The database that the tables are in.
+/// The texts of all statements, for whoever reads what is run.
+pub fn statement_texts() -> String {
+    statement::ALL.iter().map(|statement| format!("{};\n", statement.sql)).collect()
+}
+
+/// The database that [`create`] makes.
 pub const DATABASE: &str = "tpcc";
 
 /// How much data there is.

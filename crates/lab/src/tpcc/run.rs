@@ -5,10 +5,11 @@ use super::executor::{SessionTask, run_tasks};
 use super::session::{RoundTrips, TpccSession};
 use super::statement;
 use super::transactions::{Ended, OrderKey, Terminal};
-use crate::client::{Address, ClientError};
+use crate::client::ClientError;
 use crate::random::RowRandom;
+use crate::session_socket::SessionLogin;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,44 +53,55 @@ pub struct TpccLoad {
 pub struct TpccRun {
     /// Transactions that were done, by kind; those given up on purpose are not among them.
     pub done: [u64; 5],
-    /// Transactions that were rolled back for the sake of others (40001, 40P01).
-    pub refused: u64,
+    /// Transactions that were rolled back for the sake of others: when, and their SQLSTATE (40001, 40P01).
+    pub refused: Vec<(Duration, String)>,
     /// The orders whose entry was acknowledged: warehouse, district and number.
     pub orders: Vec<OrderKey>,
-    /// What entering each of them took, in µs.
-    pub entry_us: Vec<u32>,
+    /// When each of them was acknowledged, and what entering it took.
+    pub entries: Vec<OrderEntry>,
     pub time: Duration,
 }
 
-impl TpccRun {
-    /// New orders a minute.
-    pub fn orders_a_minute(&self) -> f64 {
-        self.orders.len() as f64 * 60.0 / self.time.as_secs_f64()
-    }
+/// The entry of an order, in times since the load began.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderEntry {
+    pub at: Duration,
+    pub took: Duration,
+}
 
+/// What a load and whoever waits for it know of each other.
+#[derive(Clone, Copy)]
+pub struct TpccControl<'a> {
+    /// The terminals are to stop, or have nobody left to talk to.
+    pub is_over: &'a AtomicBool,
+    /// Orders so far.
+    pub entered: &'a AtomicU64,
+}
+
+impl TpccRun {
     fn add(&mut self, other: TpccRun) {
         for (sum, done) in self.done.iter_mut().zip(other.done) {
             *sum += done;
         }
-        self.refused += other.refused;
+        self.refused.extend(other.refused);
         self.orders.extend(other.orders);
-        self.entry_us.extend(other.entry_us);
+        self.entries.extend(other.entries);
     }
 }
 
 /// Runs a load until its time is over or `is_over` is set. A connection that is lost after that is no error: whoever
 /// kills a server says so before.
-pub fn run(address: &Address, load: &TpccLoad, is_over: &AtomicBool) -> Result<TpccRun, String> {
+pub fn run(login: &SessionLogin<'_>, load: &TpccLoad, control: TpccControl<'_>) -> Result<TpccRun, String> {
     let threads = load.threads.clamp(1, load.terminals.max(1));
     let began = Instant::now();
-    let end = LoadEnd { at: began + load.time, is_over };
+    let watch = TpccWatch { began, ends: began + load.time, control };
     let mut sum = TpccRun::default();
     std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)
             .map(|thread| {
                 let count = (load.terminals + threads - 1 - thread) / threads;
                 let first = u64::from(thread) << 32;
-                scope.spawn(move || terminals(address, load, (first, count as usize), end))
+                scope.spawn(move || terminals(login, load, (first, count as usize), watch))
             })
             .collect();
         for handle in handles {
@@ -102,37 +114,41 @@ pub fn run(address: &Address, load: &TpccLoad, is_over: &AtomicBool) -> Result<T
     Ok(sum)
 }
 
-/// When terminals stop.
+/// When terminals began and stop.
 #[derive(Clone, Copy)]
-struct LoadEnd<'a> {
-    at: Instant,
-    is_over: &'a AtomicBool,
+struct TpccWatch<'a> {
+    began: Instant,
+    ends: Instant,
+    control: TpccControl<'a>,
 }
 
-impl LoadEnd<'_> {
-    fn has_come(&self) -> bool {
-        self.is_over.load(Ordering::SeqCst) || Instant::now() >= self.at
+impl TpccWatch<'_> {
+    fn is_over(&self) -> bool {
+        self.control.is_over.load(Ordering::SeqCst)
+    }
+    fn has_ended(&self) -> bool {
+        self.is_over() || Instant::now() >= self.ends
     }
 }
 
 /// The terminals of one thread, and what came of each.
 fn terminals(
-    address: &Address,
+    login: &SessionLogin<'_>,
     load: &TpccLoad,
     (first, count): (u64, usize),
-    end: LoadEnd<'_>,
+    watch: TpccWatch<'_>,
 ) -> Result<Vec<TpccRun>, String> {
     let make = |registry: &mio::Registry, token: mio::Token| {
-        let session = TpccSession::connect(address, load.round_trips, (registry, token));
+        let session = TpccSession::connect(login, load.round_trips, (registry, token));
         let random = RowRandom::of_row(load.seed, first + token.0 as u64);
         Box::pin(async move {
             let mut run = TpccRun::default();
             let done = match session {
-                Ok(session) => work(session, &address.user, (load.size, random), end, &mut run).await,
+                Ok(session) => work(session, (load.size, random), watch, &mut run).await,
                 Err(e) => Err(e),
             };
             match done {
-                Err(ClientError::Io(e)) if is_lost_connection(&e) && end.is_over.load(Ordering::SeqCst) => Ok(run),
+                Err(ClientError::Io(e)) if is_lost_connection(&e) && watch.is_over() => Ok(run),
                 done => done.map(|()| run).map_err(|e| e.to_string()),
             }
         }) as SessionTask<'_, Result<TpccRun, String>>
@@ -148,25 +164,25 @@ fn is_lost_connection(error: &io::Error) -> bool {
 /// One terminal's transactions until the end.
 async fn work(
     mut session: TpccSession,
-    user: &str,
     (size, mut random): (TpccSize, RowRandom),
-    end: LoadEnd<'_>,
+    watch: TpccWatch<'_>,
     run: &mut TpccRun,
 ) -> Result<(), ClientError> {
-    session.start(user, statement::ALL).await?;
+    session.prepare(statement::ALL).await?;
     let mut terminal = Terminal { session: &mut session, random: &mut random, size };
-    while !end.has_come() {
+    while !watch.has_ended() {
         let kind = TpccKind::draw(terminal.random);
         let began = Instant::now();
         match terminal.transact(kind).await {
             Ok(Ended::GivenUp) => continue,
             Ok(Ended::Entered(order)) => {
                 run.orders.push(order);
-                run.entry_us.push(u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX));
+                run.entries.push(OrderEntry { at: watch.began.elapsed(), took: began.elapsed() });
+                watch.control.entered.fetch_add(1, Ordering::Relaxed);
             }
             Ok(Ended::Committed) => {}
             Err(ClientError::Server(e)) if e.code == "40001" || e.code == "40P01" => {
-                run.refused += 1;
+                run.refused.push((watch.began.elapsed(), e.code));
                 continue;
             }
             Err(e) => return Err(e),

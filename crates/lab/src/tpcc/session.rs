@@ -5,7 +5,8 @@
 
 use super::data::Cents;
 use super::statement::PreparedStatement;
-use crate::client::{Address, ClientError, Fields, extended};
+use crate::client::{ClientError, Fields, extended};
+use crate::session_socket::{SessionLogin, SessionSocket};
 use mio::{Interest, Registry, Token};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,41 +22,6 @@ pub(super) enum Parameter<'a> {
     Money(i64),
 }
 
-enum SessionStream {
-    Tcp(mio::net::TcpStream),
-    Unix(mio::net::UnixStream),
-}
-
-impl SessionStream {
-    fn connect(address: &Address) -> io::Result<SessionStream> {
-        if address.host.starts_with('/') {
-            let path = format!("{}/.s.PGSQL.{}", address.host, address.port);
-            let stream = std::os::unix::net::UnixStream::connect(path)?;
-            stream.set_nonblocking(true)?;
-            return Ok(SessionStream::Unix(mio::net::UnixStream::from_std(stream)));
-        }
-        let stream = std::net::TcpStream::connect((address.host.as_str(), address.port))?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        Ok(SessionStream::Tcp(mio::net::TcpStream::from_std(stream)))
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            SessionStream::Tcp(stream) => stream.read(into),
-            SessionStream::Unix(stream) => stream.read(into),
-        }
-    }
-
-    /// A few kilobytes at most are on their way at once, for which a socket always has room.
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            SessionStream::Tcp(stream) => stream.write_all(bytes),
-            SessionStream::Unix(stream) => stream.write_all(bytes),
-        }
-    }
-}
-
 /// When a session waits for the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundTrips {
@@ -67,7 +33,7 @@ pub enum RoundTrips {
 
 /// A session's socket and the answers to its last batch, which stay where they arrived.
 pub(super) struct TpccSession {
-    stream: SessionStream,
+    stream: SessionSocket,
     round_trips: RoundTrips,
     output: Vec<u8>,
     /// What has arrived is in `input[..filled]`; of it, messages up to `used` have been read.
@@ -89,17 +55,14 @@ pub(super) struct TpccSession {
 }
 
 impl TpccSession {
-    /// A connection that nothing has been said on yet. Events of it have `token`.
+    /// A session that has logged in, which waits. Events of it have `token`.
     pub(super) fn connect(
-        address: &Address,
+        login: &SessionLogin<'_>,
         round_trips: RoundTrips,
         (registry, token): (&Registry, Token),
     ) -> Result<TpccSession, ClientError> {
-        let mut stream = SessionStream::connect(address)?;
-        match &mut stream {
-            SessionStream::Tcp(stream) => registry.register(stream, token, Interest::READABLE)?,
-            SessionStream::Unix(stream) => registry.register(stream, token, Interest::READABLE)?,
-        }
+        let mut stream = SessionSocket::open(login)?;
+        stream.source().register(registry, token, Interest::READABLE)?;
         Ok(TpccSession {
             stream,
             round_trips,
@@ -116,13 +79,8 @@ impl TpccSession {
         })
     }
 
-    /// Begins the session and prepares all statements.
-    pub(super) async fn start(&mut self, user: &str, statements: &[PreparedStatement]) -> Result<(), ClientError> {
-        let parameters = format!("user\0{user}\0database\0{}\0client_encoding\0UTF8\0\0", super::DATABASE);
-        self.output.extend_from_slice(&(parameters.len() as u32 + 8).to_be_bytes());
-        self.output.extend_from_slice(&196_608_u32.to_be_bytes());
-        self.output.extend_from_slice(parameters.as_bytes());
-        self.exchange().await?;
+    /// Prepares all statements.
+    pub(super) async fn prepare(&mut self, statements: &[PreparedStatement]) -> Result<(), ClientError> {
         for statement in statements {
             extended(&mut self.output, b'P', format!("{}\0{}\0\0\0", statement.name, statement.sql).as_bytes());
         }
@@ -210,7 +168,8 @@ impl TpccSession {
 
     /// Sends what is to be sent and reads up to ReadyForQuery.
     async fn exchange(&mut self) -> Result<(), ClientError> {
-        let sent = self.stream.write_all(&self.output);
+        // A few kilobytes at most are on their way at once, for which a socket always has room.
+        let sent = self.stream.write_all(&self.output).and_then(|()| self.stream.flush());
         self.output.clear();
         sent?;
         self.is_awaited = true;
@@ -225,9 +184,6 @@ impl TpccSession {
                     }
                     b'E' => refused = Some(Fields(&self.input[body]).error()?),
                     b'Z' => return refused.map_or(Ok(()), |error| Err(ClientError::Server(error))),
-                    b'R' if Fields(&self.input[body.clone()]).int32()? != 0 => {
-                        return Err(other("the server asks for a password".into()));
-                    }
                     _ => {}
                 }
             }

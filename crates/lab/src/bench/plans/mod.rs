@@ -9,7 +9,6 @@ pub(super) mod joins;
 mod measure;
 mod queries;
 mod report;
-mod tpch;
 
 use super::BenchOptions;
 use super::turns::{ComparedServer, execute};
@@ -68,7 +67,7 @@ pub(super) fn tpch(scale: f64) -> PlanGroup {
         schema: "plan_tpch",
         queries: queries::tpch(scale),
         bounds: RatioBounds { time: 5.0, worst_time: 10.0, rows: Some((1.2, 2.0)) },
-        load: Box::new(move |client| tpch::load(client, scale)),
+        load: Box::new(move |client| kilndb_lab::tpch::fill(client, scale)),
     }
 }
 

@@ -21,30 +21,8 @@ const CLASSES: [&str; 4] = [
     include_str!("../../../plans/classes/groups.sql"),
 ];
 
-const TPCH: [&str; 22] = [
-    include_str!("../../../plans/tpch/q01.sql"),
-    include_str!("../../../plans/tpch/q02.sql"),
-    include_str!("../../../plans/tpch/q03.sql"),
-    include_str!("../../../plans/tpch/q04.sql"),
-    include_str!("../../../plans/tpch/q05.sql"),
-    include_str!("../../../plans/tpch/q06.sql"),
-    include_str!("../../../plans/tpch/q07.sql"),
-    include_str!("../../../plans/tpch/q08.sql"),
-    include_str!("../../../plans/tpch/q09.sql"),
-    include_str!("../../../plans/tpch/q10.sql"),
-    include_str!("../../../plans/tpch/q11.sql"),
-    include_str!("../../../plans/tpch/q12.sql"),
-    include_str!("../../../plans/tpch/q13.sql"),
-    include_str!("../../../plans/tpch/q14.sql"),
-    include_str!("../../../plans/tpch/q15.sql"),
-    include_str!("../../../plans/tpch/q16.sql"),
-    include_str!("../../../plans/tpch/q17.sql"),
-    include_str!("../../../plans/tpch/q18.sql"),
-    include_str!("../../../plans/tpch/q19.sql"),
-    include_str!("../../../plans/tpch/q20.sql"),
-    include_str!("../../../plans/tpch/q21.sql"),
-    include_str!("../../../plans/tpch/q22.sql"),
-];
+/// The script of the experiment `tpc-h`: queries under names, each with a semicolon at its end.
+const TPCH: &str = include_str!("../../../../../experiments/tpc-h/queries.sql");
 
 /// The classes of queries that PostgreSQL's users write.
 pub(super) fn classes() -> Vec<PlanQuery> {
@@ -53,9 +31,7 @@ pub(super) fn classes() -> Vec<PlanQuery> {
 
 /// The queries of TPC-H. One of them depends on how much data there are.
 pub(super) fn tpch(scale: f64) -> Vec<PlanQuery> {
-    let text =
-        |(n, text): (usize, &&str)| format!("-- name: Q{}\n{}", n + 1, text.replace(":scale", &scale.to_string()));
-    TPCH.iter().enumerate().map(text).flat_map(|text| named(&text)).collect()
+    named(&TPCH.replace(":scale", &scale.to_string()).replace(";\n", "\n"))
 }
 
 /// The queries of a text. What stands before the first name says something about the file.

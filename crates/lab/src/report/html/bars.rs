@@ -12,30 +12,20 @@ use super::{folded, tables};
 use crate::statistics::Better;
 
 pub(super) fn write(m: &mut Markup, experiment: &ExperimentSummary) {
-    let scale = scale(experiment);
+    let scale = experiment.bar_scale();
     m.within("div", &[("class", &"bar-charts")], |m| {
         let unit = unit(experiment.results.counted);
         let direction = match better(experiment.results.counted) {
             Better::More => "",
             Better::Less => "; less is better",
         };
-        m.element("h3", &[], &capitalized(unit));
+        m.element("h3", &[], &words::capitalized(unit));
         let text = format!("Medians of all runs with their 95 % intervals, on one scale{direction}.");
         m.element("p", &[("class", &"note")], &text);
         for &clients in &experiment.clients {
             chart(m, experiment, clients, scale);
         }
     });
-}
-
-/// What the right edge of all bars of an experiment is. An interval of two runs may be many times as wide as its value: it must not
-/// press the bars together.
-fn scale(experiment: &ExperimentSummary) -> f64 {
-    let values = || experiment.cells.iter().filter_map(|cell| cell.value);
-    let longest = values().map(|value| value.median).fold(0.0, f64::max);
-    let ends = values().filter_map(|value| value.interval).map(|(_, end)| end).fold(longest, f64::max);
-    let scale = ends.min(longest * 1.3);
-    if scale > 0.0 { scale } else { 1.0 }
 }
 
 fn chart(m: &mut Markup, experiment: &ExperimentSummary, clients: usize, scale: f64) {
@@ -116,9 +106,4 @@ impl<'a> CellAttributes<'a> {
     pub(super) fn of(cell: &CellSummary<'a>) -> CellAttributes<'a> {
         CellAttributes { target: &cell.cell.target, variant: &cell.cell.variant, clients: cell.cell.clients }
     }
-}
-
-pub(super) fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }

@@ -7,10 +7,10 @@
 //! Must not know: anything but an experiment's summary.
 
 use super::super::markup::{Attribute, Markup};
-use super::super::summary::{CellSummary, ExperimentSummary, unit};
+use super::super::summary::{CellSummary, ExperimentSummary, unit_of_seconds};
 use super::super::svg::{self, Plot, PlotLine, Words};
 use super::super::words;
-use super::bars::{CellAttributes, capitalized};
+use super::bars::CellAttributes;
 use super::{folded, tables};
 use crate::results::{CountedUnit, RunResults};
 use crate::statistics::median;
@@ -53,7 +53,7 @@ pub(super) fn seconds(m: &mut Markup, experiment: &ExperimentSummary) {
     if experiment.cells.iter().all(|cell| cell.runs().all(|run| run.seconds.is_empty())) {
         return;
     }
-    m.element("h3", &[], &format!("{}, every second", capitalized(unit(experiment.results.counted))));
+    m.element("h3", &[], &format!("{}, every second", words::capitalized(unit_of_seconds(experiment.results.counted))));
     let text = "The run in the middle of each variant; its other runs faint behind it. Each chart has a scale of its own, from zero.";
     m.element("p", &[("class", &"note")], text);
     panels(m, experiment, |m, clients, target| {
@@ -68,7 +68,7 @@ pub(super) fn seconds(m: &mut Markup, experiment: &ExperimentSummary) {
 pub(super) fn counts(run: &RunResults, counted: CountedUnit) -> Vec<u64> {
     let count = |second: &crate::results::SecondResults| match counted {
         CountedUnit::ChangedRows => second.changed_rows,
-        CountedUnit::Transactions | CountedUnit::StatementTime => second.transactions,
+        _ => second.transactions,
     };
     run.seconds.iter().map(count).collect()
 }

@@ -26,11 +26,13 @@ pub(super) fn write(m: &mut Markup, anchor: &str, experiment: &ExperimentSummary
                 expected(m, &results.expected);
             });
         });
-        if results.counted == CountedUnit::StatementTime {
-            tables::statements(m, experiment);
-        } else {
-            lines::seconds(m, experiment);
-            lines::latencies(m, experiment);
+        match results.counted {
+            CountedUnit::StatementTime => tables::statements(m, experiment),
+            counted if counted.runs_once() => {}
+            _ => {
+                lines::seconds(m, experiment);
+                lines::latencies(m, experiment);
+            }
         }
         tables::used(m, experiment);
         tables::waits(m, experiment);

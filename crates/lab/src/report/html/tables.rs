@@ -5,7 +5,7 @@
 //! Must not know: anything but an experiment's summary.
 
 use super::super::markup::Markup;
-use super::super::summary::{self, CellSummary, ExperimentSummary, unit};
+use super::super::summary::{self, CellSummary, ExperimentSummary, unit, unit_of_seconds};
 use super::super::words;
 use super::lines::{counts, latency_curve};
 use crate::results::{KnownFigureSet, RunResults};
@@ -144,7 +144,7 @@ pub(super) fn seconds(m: &mut Markup, experiment: &ExperimentSummary, cells: &[&
         std::iter::once((second + 1).to_string()).chain(columns.iter().map(count)).collect()
     };
     let header = std::iter::once("second".to_string()).chain(columns.iter().map(|(name, _)| name.clone())).collect();
-    let caption = format!("{}, run in the middle", unit(experiment.results.counted));
+    let caption = format!("{}, run in the middle", unit_of_seconds(experiment.results.counted));
     PageTable {
         caption: &caption,
         text_columns: 0,

@@ -1,0 +1,158 @@
+//! What `kilndb lab run` is asked: experiments, targets and how long.
+//!
+//! Must not know: how experiments are run, and how results are shown.
+
+use crate::experiment::{self, Experiment};
+use crate::report::slower::ROUNDS_MIN;
+use crate::run::{DriverKind, LabOptions};
+use crate::target::{Target, TargetUri, TemporaryProduct, own_kilndb};
+use std::path::{Path, PathBuf};
+
+/// What is asked.
+pub(super) struct RunRequest {
+    pub experiments: Vec<Experiment>,
+    targets: Vec<(String, TargetUri)>,
+    pub options: LabOptions,
+    /// Another build's program to be compared with.
+    pub before: Option<PathBuf>,
+    pub folder: Option<PathBuf>,
+    pub overwrite: bool,
+    /// What temporary servers leave is checked in the end.
+    pub check: bool,
+}
+
+/// The targets of two builds.
+pub(super) const OWN: &str = "kilndb";
+pub(super) const BEFORE: &str = "before";
+/// Rounds where nobody says how many, and nothing is judged.
+const ROUNDS: usize = 3;
+
+impl RunRequest {
+    /// Errors: words that mean nothing, and what does not go together.
+    pub fn read(arguments: &[String]) -> Result<RunRequest, String> {
+        let mut request = RunRequest {
+            experiments: Vec::new(),
+            targets: Vec::new(),
+            options: LabOptions::of_rounds(ROUNDS),
+            before: None,
+            folder: None,
+            overwrite: false,
+            check: false,
+        };
+        let mut rounds = None;
+        let mut rest = arguments.iter();
+        while let Some(word) = rest.next() {
+            let mut value = || rest.next().ok_or_else(|| format!("{word} needs a value"));
+            match word.as_str() {
+                "--full" => request.options.full = true,
+                "--keep" => request.options.keep = true,
+                "--overwrite" => request.overwrite = true,
+                "--check" => request.check = true,
+                "--restart" => request.options.restart = true,
+                "--search-rate" => request.options.search_rate = true,
+                "--out" => request.folder = Some(value()?.into()),
+                "--clients" => request.options.clients = Some(numbers(value()?)?),
+                "--seconds" => request.options.seconds = Some(number(value()?)?),
+                "--rounds" => rounds = Some(number(value()?)? as usize),
+                "--rows" => request.options.variables.push(("rows".into(), number(value()?)?.to_string())),
+                "--set" => request.options.variables.push(named(value()?, "--set needs NAME=VALUE")?),
+                "--before" => request.before = Some(program(value()?)?),
+                "--driver" => request.options.driver = driver(value()?)?,
+                "--target" => {
+                    let (name, uri) = named(value()?, "--target needs NAME=URI")?;
+                    request.targets.push((name, TargetUri::read(&uri)?));
+                }
+                option if option.starts_with("--") => return Err(format!("unknown option {option}")),
+                name => request.experiments.extend(experiments(name)?),
+            }
+        }
+        request.options.rounds = rounds.unwrap_or(if request.before.is_some() { ROUNDS_MIN } else { ROUNDS });
+        request.examine().map(|()| request)
+    }
+
+    /// What is wrong with all of it together.
+    fn examine(&self) -> Result<(), String> {
+        if self.experiments.is_empty() {
+            return Err("run needs the name of an experiment, or its folder: `kilndb lab list` shows them".into());
+        }
+        for (at, (name, _)) in self.targets.iter().enumerate() {
+            if self.targets[..at].iter().any(|(known, _)| known == name) {
+                return Err(format!("there are two targets {name}"));
+            }
+            if self.before.is_some() && [OWN, BEFORE].contains(&name.as_str()) {
+                return Err(format!("{name} is the name of a build that is compared"));
+            }
+        }
+        // What is for all that have rows may be for none of them.
+        let has = |name: &str| self.experiments.iter().any(|experiment| experiment.file.variables.contains_key(name));
+        match self.options.variables.iter().find(|(name, _)| name != "rows" && !has(name)) {
+            Some((name, _)) => Err(format!("none of the experiments has a variable {name}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The two builds that are compared and the targets that are given, or temporary ones.
+    pub fn targets(&self) -> Result<Vec<Target>, String> {
+        let mut targets = Vec::new();
+        let own = || own_kilndb().map(TemporaryProduct::KilnDb).map_err(|e| e.to_string());
+        if let Some(program) = &self.before {
+            targets.push(Target::temporary(OWN, own()?)?);
+            targets.push(Target::temporary(BEFORE, TemporaryProduct::KilnDb(program.clone()))?);
+        }
+        targets.extend(self.targets.iter().map(|(name, uri)| Target::given(name, uri.clone())));
+        let wants_wire = self.experiments.iter().any(|experiment| experiment.file.measure.wire_limit);
+        if targets.is_empty() {
+            targets.push(Target::temporary("KilnDB", own()?)?);
+            match Target::temporary("PostgreSQL", TemporaryProduct::Postgres) {
+                Ok(target) => targets.push(target),
+                Err(e) => eprintln!("without PostgreSQL: {e}"),
+            }
+            if wants_wire {
+                targets.push(Target::wire_limit()?);
+            }
+        }
+        Ok(targets)
+    }
+}
+
+/// `name=value`
+fn named(text: &str, told: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or(told)?;
+    Ok((name.to_string(), value.to_string()))
+}
+
+fn program(path: &str) -> Result<PathBuf, String> {
+    let program = PathBuf::from(path);
+    if program.is_file() { Ok(program) } else { Err(format!("--before: {path} is no file")) }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("{text} is no number above zero"))
+}
+
+fn numbers(text: &str) -> Result<Vec<usize>, String> {
+    text.split(',').map(|text| number(text).map(|number| number as usize)).collect()
+}
+
+fn driver(text: &str) -> Result<DriverKind, String> {
+    match text {
+        "lab" => Ok(DriverKind::Lab),
+        "pgbench" => Ok(DriverKind::Pgbench),
+        _ => Err(format!("there is no driver {text}: lab or pgbench")),
+    }
+}
+
+/// Experiments by a name, or the one of a folder.
+fn experiments(name: &str) -> Result<Vec<Experiment>, String> {
+    let folder = Path::new(name);
+    if name.contains('/') || folder.join("experiment.toml").is_file() {
+        return Experiment::read(folder).map(|experiment| vec![experiment]);
+    }
+    let shipped = experiment::shipped()?;
+    let found: Vec<Experiment> = shipped.into_iter().filter(|experiment| experiment.is_of(name)).collect();
+    match found.is_empty() {
+        true => Err(format!("there is no experiment {name}: `kilndb lab list` shows them")),
+        false => Ok(found),
+    }
+}

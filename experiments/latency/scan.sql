@@ -1,0 +1,1 @@
+select sum(balance), count(distinct filler) from account;

@@ -1,0 +1,1 @@
+update other set n = n + 1;

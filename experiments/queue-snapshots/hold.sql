@@ -1,0 +1,2 @@
+begin isolation level repeatable read;
+select count(*) from t_order_q;

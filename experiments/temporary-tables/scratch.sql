@@ -1,0 +1,3 @@
+create temp table scratch (a int, b text);
+insert into scratch values (1, 'x');
+drop table scratch;
