@@ -1,5 +1,10 @@
 //! The console from outside: who gets in, what is there, and that it shows what happens.
 
+#[path = "../browser/mod.rs"]
+mod browser;
+mod devtools;
+mod page;
+
 use kilndb_lab::client::Client;
 use kilndb_lab::guard::SetAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
