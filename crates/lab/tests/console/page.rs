@@ -33,7 +33,7 @@ struct Load {
 
 static SEAT_42: Load = Load { statement: "update seat set taken = taken + 1 where id = 42", clients: 3, pause_ms: 1 };
 
-static OTHER_LOADS: [Load; 4] = [
+static OTHER_LOADS: [Load; 5] = [
     Load { statement: "insert into job (task) select 'a task' from generate_series(1, 4)", clients: 1, pause_ms: 5 },
     Load {
         statement: "delete from job where id in (select id from job order by id limit 4 for update skip locked)",
@@ -44,6 +44,11 @@ static OTHER_LOADS: [Load; 4] = [
         statement: "insert into reading (device, value) select random() * random() * 100, 7",
         clients: 1,
         pause_ms: 5,
+    },
+    Load {
+        statement: "select count(*) from generate_series(1, 100000) where pg_sleep(0) is not null",
+        clients: 1,
+        pause_ms: 300,
     },
     Load { statement: "insert into note (words) values (array['one', 'word', 'or', 'two'])", clients: 1, pause_ms: 20 },
 ];
@@ -154,8 +159,20 @@ fn findings(page: &mut BrowserPage) -> Findings {
 }
 
 /// The sections that have something to show under this load.
-const FULL_TABLES: [&str; 8] =
-    ["hot_rows", "sessions", "snapshots", "locks", "statements", "tables", "log", "checkpoints"];
+const FULL_TABLES: [&str; 12] = [
+    "hot_rows",
+    "queues",
+    "sessions",
+    "undo",
+    "snapshots",
+    "locks",
+    "statements",
+    "slow_statements",
+    "tables",
+    "inverted_indexes",
+    "log",
+    "checkpoints",
+];
 
 /// What the page says of throughput now, once it is another than before.
 fn assert_updates_itself(page: &mut BrowserPage) {
@@ -168,6 +185,35 @@ fn assert_updates_itself(page: &mut BrowserPage) {
     assert_eq!(page.value("window.isStillTheSame"), true, "nobody has loaded it anew");
     let points = "document.querySelector('#chart path').getAttribute('d').split('L').length";
     page.wait_for(points, |points| points.as_u64().is_some_and(|points| points >= 3));
+}
+
+/// A plan that somebody reads stays open while the page goes on.
+fn assert_plans_stay_open(page: &mut BrowserPage) {
+    let state = "document.getElementById('state').textContent";
+    let open = "[...document.querySelectorAll('[data-table=slow_statements] details[open] pre')].map(plan => plan.textContent).join()";
+    page.value("document.querySelector('[data-table=slow_statements] details').open = true");
+    let plan = page.value(open);
+    assert!(plan.as_str().is_some_and(|plan| !plan.is_empty()), "{plan}");
+    for _ in 0..2 {
+        let before = page.value(state);
+        page.wait_for(state, |now| *now != before);
+    }
+    assert_eq!(page.value(open), plan);
+}
+
+/// Half of the commits and 99 % of them, as figures and as lines; rows that come into the queue and go.
+fn assert_shows_rates(page: &mut BrowserPage) {
+    let figures = "[...document.querySelectorAll('[data-rate=p50] dd, [data-rate=p99] dd')].filter(figure => / ms$/.test(figure.textContent)).length";
+    page.wait_for(figures, |figures| *figures == 2);
+    for line in ["path:not(.second)", "path.second"] {
+        let points = format!("document.querySelector('#latency-chart {line}').getAttribute('d').split('L').length");
+        page.wait_for(&points, |points| points.as_u64().is_some_and(|points| points >= 3));
+    }
+    let is_busy = |row: &Value| {
+        let number = |at: usize| row[at].as_str().and_then(|text| text.replace(',', "").parse::<f64>().ok());
+        row[0] == "public.job" && number(2) > Some(0.0) && number(3) > Some(0.0) && number(4) >= Some(0.0)
+    };
+    page.wait_for(&cells("queues"), |rows| rows.as_array().is_some_and(|rows| rows.iter().any(is_busy)));
 }
 
 fn assert_shows_the_load(page: &mut BrowserPage) {
@@ -200,6 +246,8 @@ fn the_page_under_load_can_be_read_at_both_widths_light_and_dark() {
         page.open(&url(&server));
         assert_shows_the_load(&mut page);
         assert_updates_itself(&mut page);
+        assert_shows_rates(&mut page);
+        assert_plans_stay_open(&mut page);
         for width_px in [DESK_PX, PHONE_PX] {
             for scheme in [Scheme::Light, Scheme::Dark] {
                 page.set_look((width_px, 900), scheme);
@@ -216,8 +264,9 @@ fn the_page_under_load_can_be_read_at_both_widths_light_and_dark() {
     });
 }
 
-/// For whoever wants to look.
+/// For whoever wants to look, with plans folded as they are at first.
 fn take_picture(page: &mut BrowserPage, width_px: u32, scheme: Scheme, into: PathBuf) {
+    page.value("document.querySelectorAll('details').forEach(details => { details.open = false; })");
     let height_px = page.value("document.documentElement.scrollHeight").as_u64().unwrap_or(900);
     page.set_look((width_px, u32::try_from(height_px).unwrap_or(900)), scheme);
     page.picture(&into);
