@@ -40,8 +40,9 @@ const VERSION_ROW: Oid = 0;
 /// pg_ident_file_mappings. Version 6: the predefined roles, grants on the system's objects, pg_shdepend. Version 7:
 /// pg_policies. Version 8: functions of large objects, two of which are not everybody's to call. Version 9: ICU's
 /// collations. Version 10: information_schema.sequences asks about sequences only.
-/// Version 11: kiln_stat_hot_rows. Databases without a version are older.
-pub const CATALOG_VERSION: u32 = 11;
+/// Version 11: kiln_stat_hot_rows. Version 12: kiln_stat_commits, kiln_stat_undo, kiln_stat_snapshots,
+/// kiln_stat_inverted_indexes, kiln_stat_slow_statements. Databases without a version are older.
+pub const CATALOG_VERSION: u32 = 12;
 
 pub const TEMPLATE1: Oid = 1;
 pub(crate) const TEMPLATE0: Oid = 4;

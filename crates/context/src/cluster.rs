@@ -6,6 +6,7 @@ use crate::authentication::Authentication;
 use crate::client::{Activity, SessionControl};
 use crate::log::LogSink;
 use crate::settings::ServerSettings;
+use crate::slow_statements::SlowStatements;
 use kilndb_base::env::{Env, OpenMode};
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::park::ThreadPark;
@@ -47,6 +48,7 @@ pub struct Cluster {
     pub data_dir: PathBuf,
     pub helpers: Arc<HelperPool>,
     pub statistics: Statistics,
+    pub slow_statements: SlowStatements,
     settings: RwLock<Arc<ServerSettings>>,
     command_line: ServerSettings,
     databases: Mutex<HashMap<Oid, Arc<Database>>>,
@@ -211,6 +213,7 @@ impl Cluster {
             data_dir: options.data_dir,
             helpers,
             statistics: Statistics::new(options.workers),
+            slow_statements: SlowStatements::default(),
             command_line: options.config.clone(),
             settings: RwLock::new(Arc::new(options.config)),
             databases: Mutex::new(HashMap::new()),

@@ -17,6 +17,7 @@ pub mod privileges;
 pub mod server_files;
 pub mod session_context;
 pub mod settings;
+pub mod slow_statements;
 pub mod tls_facts;
 
 pub use cluster::{Cluster, ClusterOptions};

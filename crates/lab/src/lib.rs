@@ -9,6 +9,7 @@ pub mod both;
 pub mod canned;
 pub mod client;
 pub mod command;
+pub mod commit_latency;
 pub mod conversation;
 pub mod driver;
 pub mod experiment;

@@ -7,6 +7,7 @@
 //! Must not know: how a server counts.
 
 use crate::client::{Answer, Client, ClientError};
+use crate::commit_latency::CommitLatency;
 use crate::questions::ServerQuestion;
 use crate::run::{StopWatch, is_stopped};
 use crate::target::TargetUri;
@@ -17,8 +18,8 @@ pub const HELP: &str = "\
 Usage:
   kilndb top [URI] [--interval SECONDS] [--once]
 
-shows what a server does, until Ctrl-C: commits and changes a second, the hottest rows, sessions by state and wait, open
-transactions, statements. URI is postgresql://user:password@host:port/database (without one: the user `postgres` at
+shows what a server does, until Ctrl-C: commits and changes a second, how long commits take, the hottest rows, sessions by
+state and wait, open transactions, undo, statements, queues, pending rows of inverted indexes. URI is postgresql://user:password@host:port/database (without one: the user `postgres` at
 127.0.0.1:5432)
 ";
 
@@ -27,20 +28,30 @@ const ROWS_MAX: usize = 8;
 const CELL_CHARS_MAX: usize = 60;
 
 /// The tables on the screen: titles, and the questions that they answer.
-const TABLES: [(&str, &str); 4] = [
+const TABLES: [(&str, &str); 8] = [
     ("Hottest rows", "hot_rows"),
     ("Sessions", "sessions"),
     ("Open transactions, the oldest first", "snapshots"),
+    ("Undo", "undo"),
     ("Statements that run, the longest first", "statements"),
+    ("Queues", "queues"),
+    ("Inverted indexes", "inverted_indexes"),
+    ("Slowest statements", "slow_statements"),
 ];
+
+/// Columns that a line of a screen has no room for.
+const NOT_SHOWN: [&str; 1] = ["plan"];
 
 /// The columns of the question about throughput that are shown.
 const COUNTERS: [&str; 6] = ["commits", "rollbacks", "inserted", "updated", "deleted", "fetched"];
 
 /// Counters as they stood then.
+#[derive(Clone)]
 struct CounterMarks {
     at: Instant,
     counts: Vec<f64>,
+    /// Empty where the server does not tell.
+    latency: CommitLatency,
 }
 
 /// What `top` is asked.
@@ -71,7 +82,8 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             return Ok(());
         }
         let now = marks(&mut client).map_err(|e| e.to_string())?;
-        let mut screen = format!("{version}   {}\n\n{}\n", request.uri.shown(), rates(&before, &now));
+        let figures = format!("{}{}", rates(&before, &now), latencies(&before, &now));
+        let mut screen = format!("{version}   {}\n\n{figures}\n", request.uri.shown());
         for (title, name) in TABLES {
             match ask(name, &mut client) {
                 Ok(answer) => screen.push_str(&shown(title, &answer)),
@@ -132,7 +144,21 @@ fn marks(client: &mut Client) -> Result<CounterMarks, ClientError> {
         answer.rows.first()?.get(at)?.as_deref()?.parse::<f64>().ok()
     };
     let counts = COUNTERS.iter().map(|name| count(name).unwrap_or(0.0)).collect();
-    Ok(CounterMarks { at: Instant::now(), counts })
+    let latency = match ask("commits", client) {
+        Ok(answer) => CommitLatency::of(&answer),
+        Err(ClientError::Server(_)) => CommitLatency::default(),
+        Err(e) => return Err(e),
+    };
+    Ok(CounterMarks { at: Instant::now(), counts, latency })
+}
+
+/// `   commit p50 0.31 ms   p99 2.40 ms`, if any was timed.
+fn latencies(before: &CounterMarks, now: &CounterMarks) -> String {
+    let since = now.latency.since(&before.latency);
+    let percentiles = since.percentile_us(50.0).zip(since.percentile_us(99.0));
+    percentiles.map_or_else(String::new, |(median_us, most_us)| {
+        format!("   commit p50 {:.2} ms   p99 {:.2} ms", median_us / 1e3, most_us / 1e3)
+    })
 }
 
 /// `commits 1200/s   rollbacks 0/s   …`
@@ -149,13 +175,16 @@ fn shown(title: &str, answer: &Answer) -> String {
     if answer.rows.is_empty() {
         return String::new();
     }
-    let header = answer.columns.iter().map(|(name, _)| name.clone()).collect();
-    let cell = |value: &Option<String>| printable(value.as_deref().unwrap_or_default());
-    let rows = answer.rows.iter().take(ROWS_MAX).map(|row| row.iter().map(cell).collect());
+    let is_shown = |at: &usize| !NOT_SHOWN.contains(&answer.columns[*at].0.as_str());
+    let columns: Vec<usize> = (0..answer.columns.len()).filter(is_shown).collect();
+    let header = columns.iter().map(|at| answer.columns[*at].0.clone()).collect();
+    let cell =
+        |row: &Vec<Option<String>>, at: usize| printable(row.get(at).and_then(Option::as_deref).unwrap_or_default());
+    let rows = answer.rows.iter().take(ROWS_MAX).map(|row| columns.iter().map(|at| cell(row, *at)).collect());
     let lines: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
     let width =
         |at: usize| lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..answer.columns.len()).map(width).collect();
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut text = format!("\n{title}\n");
     for line in &lines {
         let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
@@ -191,8 +220,8 @@ mod tests {
     #[test]
     fn rates_are_by_second() {
         let at = Instant::now();
-        let before = CounterMarks { at, counts: vec![100.0, 5.0] };
-        let now = CounterMarks { at: at + Duration::from_secs(2), counts: vec![300.0, 1.0] };
+        let before = CounterMarks { at, counts: vec![100.0, 5.0], latency: CommitLatency::default() };
+        let now = CounterMarks { at: at + Duration::from_secs(2), counts: vec![300.0, 1.0], ..before.clone() };
         // A server that was started anew counts from the beginning.
         assert_eq!(rates(&before, &now), "commits 100/s   rollbacks 0/s");
     }

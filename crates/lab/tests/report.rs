@@ -1,12 +1,12 @@
 //! The report as a browser shows it: nothing is cut off or lies over something else, at the width of a desk and of a phone, light and
 //! dark, and the charts say what the results say.
 //!
-//! Runs where there is a Chromium: `chromium` on the search path, or the program that KILNDB_CHROMIUM names. KILNDB_SCREENSHOTS names a
-//! folder that pictures of all pages are written into, for whoever wants to look at them.
-//!
 //! The page stands in a frame of the wanted width, since a window has a least width. What is looked at is the page as it is: the script
 //! that looks is outside of the frame.
 
+mod browser;
+
+use browser::{CHROMIUM_FLAGS, DESK_PX, LOOK_SCRIPT, Look, PHONE_PX, PageColours, Scheme, chromium, picture_path};
 use kilndb_lab::process::TempDir;
 use kilndb_lab::report::compare::Comparison;
 use kilndb_lab::report::html;
@@ -15,19 +15,11 @@ use kilndb_lab::report::summary::ExperimentSummary;
 use kilndb_lab::results::{CountedUnit, LabResults};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const DESK_PX: u32 = 1280;
-const PHONE_PX: u32 = 390;
 const PATIENCE: Duration = Duration::from_secs(120);
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Scheme {
-    Light,
-    Dark,
-}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,21 +28,7 @@ struct Findings {
     unfolded: Look,
     charts: Vec<Chart>,
     scripts: usize,
-    paper: f64,
-    ink: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Look {
-    inner_width: f64,
-    scroll_width: f64,
-    texts: usize,
-    cut_off: Vec<String>,
-    overlaps: Vec<String>,
-    outside: Vec<String>,
-    small: Vec<String>,
-    shapes_under_labels: Vec<String>,
+    colours: PageColours,
 }
 
 #[derive(Deserialize)]
@@ -85,21 +63,11 @@ struct Mark {
     d: String,
 }
 
-/// None: there is none, and nothing to be tested.
-fn chromium() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("KILNDB_CHROMIUM") {
-        return Some(named.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|program| program.is_file())
-}
-
 /// Runs Chromium to its end and gives back what it wrote: the document, and its log.
 fn run_chromium(program: &Path, folder: &Path, arguments: &[String]) -> (String, String) {
     let output = |name: &str| std::fs::File::create(folder.join(name)).expect("a file");
     let mut child = Command::new(program)
-        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"])
+        .args(CHROMIUM_FLAGS)
         .args(["--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=5000"])
         .arg(format!("--user-data-dir={}", folder.join("profile").display()))
         .args(arguments)
@@ -127,7 +95,7 @@ fn escaped(text: &str) -> String {
 
 /// A page in a frame, and what looks at it.
 fn framed(page: &str, (width, height): (u32, u32), scheme: Scheme, script: &str) -> String {
-    let scheme = format!("{scheme:?}").to_lowercase();
+    let scheme = scheme.name();
     format!(
         "<!DOCTYPE html><html><head><meta charset=\"utf-8\"/></head><body style=\"margin:0\">\
          <iframe id=\"page\" style=\"border:0;display:block;width:{width}px;height:{height}px;color-scheme:{scheme}\" srcdoc=\"{}\"></iframe>\
@@ -145,7 +113,8 @@ fn scheme_flag(scheme: Scheme) -> String {
 fn findings(program: &Path, page: &str, width: u32, scheme: Scheme) -> Findings {
     let folder = TempDir::new("report").expect("a folder");
     let file = folder.path().join("frame.html");
-    std::fs::write(&file, framed(page, (width, 900), scheme, include_str!("report/findings.js"))).expect("a file");
+    let script = format!("{LOOK_SCRIPT}\n{}", include_str!("report/findings.js"));
+    std::fs::write(&file, framed(page, (width, 900), scheme, &script)).expect("a file");
     let arguments = [
         scheme_flag(scheme),
         "--window-size=1400,1000".into(),
@@ -159,21 +128,6 @@ fn findings(program: &Path, page: &str, width: u32, scheme: Scheme) -> Findings 
     let found = found.unwrap_or_else(|| panic!("no findings: {log}")).0;
     let found = found.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
     serde_json::from_str(&found).unwrap_or_else(|e| panic!("{e}: {found}"))
-}
-
-fn assert_readable(look: &Look, width: u32, of: &str) {
-    assert_eq!(look.inner_width, f64::from(width), "{of}");
-    assert!(look.texts > 20, "{of}: {} texts", look.texts);
-    assert!(look.scroll_width <= look.inner_width, "{of}: {} px wide", look.scroll_width);
-    for (what, found) in [
-        ("cut off", &look.cut_off),
-        ("over each other", &look.overlaps),
-        ("outside", &look.outside),
-        ("too small", &look.small),
-        ("over a drawing", &look.shapes_under_labels),
-    ] {
-        assert!(found.is_empty(), "{of}: {what}: {found:#?}");
-    }
 }
 
 /// Many targets, variants and numbers of clients, with long names.
@@ -226,13 +180,12 @@ fn pages_can_be_read_at_both_widths_light_and_dark() {
                 let of = format!("{name} at {width} px, {scheme:?}");
                 screenshot(&program, &page, (name, width, scheme));
                 let found = findings(&program, &page, width, scheme);
-                assert_readable(&found.folded, width, &of);
-                assert_readable(&found.unfolded, width, &of);
+                found.folded.assert_readable(width, &of);
+                found.unfolded.assert_readable(width, &of);
                 let has_folded = page.contains("<details");
                 assert_eq!(found.unfolded.texts > found.folded.texts, has_folded, "{of}: unfolding shows more");
                 assert_eq!(found.scripts, 0, "{of}");
-                assert_eq!(found.paper < 0.5, scheme == Scheme::Dark, "{of}: paper {}", found.paper);
-                assert!((found.paper - found.ink).abs() > 0.7, "{of}: {} on {}", found.ink, found.paper);
+                found.colours.assert_contrast(scheme, &of);
             }
         }
     }
@@ -354,13 +307,12 @@ fn assert_latencies(summary: &ExperimentSummary, charts: &[&Chart]) {
 
 /// A picture of the whole page, if KILNDB_SCREENSHOTS asks for it.
 fn screenshot(program: &Path, page: &str, (name, width, scheme): (&str, u32, Scheme)) {
-    let Some(into) = std::env::var_os("KILNDB_SCREENSHOTS") else { return };
+    let Some(picture) = picture_path(name, width, scheme) else { return };
     let folder = TempDir::new("screenshot").expect("a folder");
     let file = folder.path().join("frame.html");
-    std::fs::write(Path::new(&into).join(format!("{name}.html")), page).expect("a file");
+    std::fs::write(picture.with_file_name(format!("{name}.html")), page).expect("a file");
     let height = if width == PHONE_PX { 7500 } else { 4200 };
     std::fs::write(&file, framed(page, (width, height), scheme, "")).expect("a file");
-    let picture = Path::new(&into).join(format!("{name}-{width}-{}.png", format!("{scheme:?}").to_lowercase()));
     let arguments = [
         scheme_flag(scheme),
         format!("--window-size={},{height}", width.max(500)),

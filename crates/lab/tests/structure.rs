@@ -379,7 +379,7 @@ const STORAGE_LAYERS: &[(&str, &[&str])] = &[
             "wal::record",
         ],
     ),
-    ("words of the interface, settings, counters", &["api", "tuning", "stats", "accesses", "trace"]),
+    ("words of the interface, settings, counters", &["api", "tuning", "stats", "commit_times", "accesses", "trace"]),
     ("the log", &["wal"]),
     ("pages in memory", &["buffer", "image"]),
     ("what transactions leave and wait for", &["undo", "locks", "btree::dead_prefix"]),
@@ -391,7 +391,7 @@ const STORAGE_LAYERS: &[(&str, &[&str])] = &[
     ("index methods", &["btree", "inverted", "hash"]),
     ("taking back, cleaning up", &["txn::rollback", "txn::purge", "undo::compact", "method::dispatch"]),
     ("checkpoints and recovery", &["control", "image::taking", "checkpoint", "restore", "recovery"]),
-    ("the engine", &["cleaner", "engine"]),
+    ("the engine", &["cleaner", "engine", "figures"]),
     ("who uses an engine, or looks at what it leaves", &["private", "check", "inspect"]),
 ];
 /// Files of storage that know each other.

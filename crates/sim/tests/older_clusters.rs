@@ -56,6 +56,7 @@ fn a_cluster_from_before_columns_had_dependencies_opens() {
 
     // Views of the system that are newer than the cluster.
     assert_eq!(rows(&mut client, "select count(*) from pg_stat_plans"), ["0"]);
+    assert_eq!(rows(&mut client, "select bytes >= snapshots_bytes from kiln_stat_undo"), ["t"]);
     assert_eq!(rows(&mut client, "select id, a, b, g from t order by id"), ["1 5 one 10", "2 12 two 24", "3 3 x 6"]);
     assert_eq!(rows(&mut client, "select x from w order by 1"), ["4", "6", "13"]);
     assert_eq!(rows(&mut client, "select body(4), f(1), count(*) from sc.iv"), ["2 2 0"]);

@@ -619,6 +619,32 @@ FROM kiln_hot_rows() h
      LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_toast';
 
+CREATE VIEW pg_catalog.kiln_stat_commits AS
+SELECT t.from_us, t.to_us, t.samples, t.total_us
+FROM kiln_commit_times() t;
+
+CREATE VIEW pg_catalog.kiln_stat_undo AS
+SELECT u.bytes, u.transactions_bytes, u.snapshots_bytes
+FROM kiln_undo() u;
+
+CREATE VIEW pg_catalog.kiln_stat_snapshots AS
+SELECT s.pid, s.transactions_since, s.undo_bytes
+FROM kiln_snapshots() s;
+
+CREATE VIEW pg_catalog.kiln_stat_inverted_indexes AS
+SELECT c.oid AS relid, i.oid AS indexrelid, n.nspname AS schemaname, c.relname, i.relname AS indexrelname, p.pending_rows, p.pending_bytes
+FROM kiln_pending_merges() p
+     JOIN pg_catalog.pg_index x ON x.indexrelid = p.indexrelid
+     JOIN pg_catalog.pg_class c ON c.oid = x.indrelid
+     JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
+
+CREATE VIEW pg_catalog.kiln_stat_slow_statements AS
+SELECT s.datid, d.datname, s.usesysid, r.rolname AS usename, s.statement, s.executions, s.total_ms, s.longest_ms, s.last_at, s.plan
+FROM kiln_slow_statements() s
+     LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid
+     LEFT JOIN pg_catalog.pg_authid r ON r.oid = s.usesysid;
+
 CREATE VIEW pg_catalog.pg_seclabels AS
 SELECT NULL::oid AS objoid, NULL::oid AS classoid, NULL::integer AS objsubid, NULL::text AS objtype, NULL::oid AS objnamespace,
        NULL::text AS objname, NULL::text AS provider, NULL::text AS label

@@ -3,7 +3,7 @@
 //! Must not know: how any of it is done.
 
 use crate::undo::record::CHUNK;
-use kilndb_base::{Error, RelationId, Result, RowId, Severity, sqlstate};
+use kilndb_base::{Csn, Error, RelationId, Result, RowId, Severity, sqlstate};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -363,6 +363,44 @@ pub struct HotRow {
     pub waiters: usize,
     /// The lock owner that the first waiter waits for.
     pub holder: Option<u64>,
+}
+/// Commits that took about as long as each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitTimeBucket {
+    pub from_us: u64,
+    /// Those of this bucket took less. None: it has no upper bound.
+    pub to_us: Option<u64>,
+    pub samples: u64,
+    /// What these samples took together.
+    pub total_us: u64,
+}
+/// What there is of undo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UndoUse {
+    pub bytes: u64,
+    /// Of these, what transactions in progress, or committed and not purged yet, may need.
+    pub of_transactions_bytes: u64,
+    /// Of these, what nobody needs but snapshots.
+    pub of_snapshots_bytes: u64,
+}
+/// A snapshot that lives, and what waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveSnapshot {
+    pub csn: Csn,
+    /// The lock owner that has taken it.
+    pub owner: u64,
+    /// The transactions that have ended since.
+    pub transactions_since: u64,
+    /// The undo that nobody needs but this snapshot, and older ones if there are any.
+    pub undo_bytes: u64,
+}
+/// What an inverted index has yet to merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingMerge {
+    pub index: RelationId,
+    /// Rows that were written since the last merge began, and those that it has not done with.
+    pub rows: u64,
+    pub bytes: u64,
 }
 /// One line of pg_locks.
 #[derive(Clone, Debug)]

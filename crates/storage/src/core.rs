@@ -10,6 +10,7 @@ use crate::api::EngineConfig;
 use crate::btree::shrink_queue::ShrinkQueue;
 use crate::btree::sweep_queue::SweepQueue;
 use crate::buffer::{Pool, WriteGuard};
+use crate::commit_times::CommitTimes;
 use crate::directory::{Directory, Relation};
 use crate::hot_rows::UpdateSamples;
 use crate::locks::rows::{NextWaiter, RowLocks};
@@ -67,6 +68,7 @@ pub(crate) struct Core {
     pub oldest_seen: AtomicU64,
     pub unended: UnendedRollbacks,
     pub updates: UpdateSamples,
+    pub commit_times: CommitTimes,
 }
 
 /// The maximal size in bytes of a commit record before its lists: the kind, a transaction, the number of dropped
@@ -137,6 +139,7 @@ impl Core {
             oldest_seen: AtomicU64::new(u64::MAX),
             unended: UnendedRollbacks::default(),
             updates: UpdateSamples::new(config.workers.max(1) + 1),
+            commit_times: CommitTimes::new(config.workers.max(1) + 1),
             config,
         })
     }

@@ -24,12 +24,14 @@ mod cleaner;
 #[cfg(test)]
 #[path = "../tests/support/cluster.rs"]
 mod cluster;
+mod commit_times;
 mod control;
 mod core;
 mod crc;
 mod directory;
 mod engine;
 mod entry_changes;
+mod figures;
 mod hash;
 mod heap;
 #[cfg(test)]

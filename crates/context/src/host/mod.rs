@@ -9,6 +9,7 @@ mod definitions;
 pub mod describe;
 mod exported;
 mod expression_text;
+mod figures;
 pub mod functions;
 pub mod identifiers;
 mod index_class;

@@ -197,7 +197,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
     Ok(rows)
 }
 
-const HIDDEN: &str = "<insufficient privilege>";
+pub(super) const HIDDEN: &str = "<insufficient privilege>";
 
 /// Rows of kiln_stat_plans(). Nobody knows whose the statements are: their texts are for those who read all statistics.
 fn plans(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
@@ -239,13 +239,13 @@ fn hot_rows(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
 }
 
 /// The relations of this database, by what storage knows them by.
-fn relations_by_storage(host: &StatementHost<'_>) -> Result<HashMap<Oid, Oid>> {
+pub(super) fn relations_by_storage(host: &StatementHost<'_>) -> Result<HashMap<Oid, Oid>> {
     let classes = host.reader.scan(PG_CLASS)?;
     Ok(classes.iter().map(|c| (c.oid("relfilenode"), c.oid("oid"))).collect())
 }
 
 /// The process ids of the sessions that own locks, by owner.
-fn pids_by_owner(host: &StatementHost<'_>) -> HashMap<u64, i32> {
+pub(super) fn pids_by_owner(host: &StatementHost<'_>) -> HashMap<u64, i32> {
     let sessions = host.cluster.sessions().all();
     let owner = |c: &SessionControl| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner;
     sessions.iter().filter_map(|c| Some((owner(c)?, c.process_id))).collect()

@@ -21,15 +21,17 @@ enum MetricKind {
     /// It only grows, until the server starts anew.
     Counter,
     Gauge,
+    /// The query's rows are buckets in their order: the upper bound, and of all that is below it the number and the sum.
+    Histogram,
 }
 
-use MetricKind::{Counter, Gauge};
+use MetricKind::{Counter, Gauge, Histogram};
 
 const fn metric(name: &'static str, kind: MetricKind, help: &'static str, sql: &'static str) -> ConsoleMetric {
     ConsoleMetric { name, kind, help, sql }
 }
 
-const METRICS: [ConsoleMetric; 17] = [
+const METRICS: [ConsoleMetric; 21] = [
     metric("kilndb_up", Gauge, "The server answers.", "select 1"),
     metric(
         "kilndb_start_time_seconds",
@@ -55,6 +57,15 @@ const METRICS: [ConsoleMetric; 17] = [
         "Rows that were inserted, updated and deleted.",
         "select d.datname as database, c.change, c.n from pg_stat_database d, \
          lateral (values ('insert', d.tup_inserted), ('update', d.tup_updated), ('delete', d.tup_deleted)) c (change, n) where d.datname is not null",
+    ),
+    // Bounds that are powers of two of a microsecond.
+    metric(
+        "kilndb_commit_duration_seconds",
+        Histogram,
+        "How long commits took, of one in sixteen and the first in each 10 ms of each worker.",
+        "select coalesce(trim_scale(to_us / 1000000.0)::text, '+Inf') as le, samples, total_us / 1000000.0 from \
+         (select to_us, sum(samples) over below as samples, sum(total_us) over below as total_us from kiln_stat_commits window below as (order by from_us)) c \
+         where to_us is null or to_us & (to_us - 1) = 0 order by to_us nulls last",
     ),
     metric(
         "kilndb_deadlocks_total",
@@ -91,6 +102,19 @@ const METRICS: [ConsoleMetric; 17] = [
         Gauge,
         "How long the oldest transaction has been open, whose snapshot may hold versions.",
         "select coalesce(extract(epoch from max(clock_timestamp() - xact_start)), 0) from pg_stat_activity where pid <> pg_backend_pid()",
+    ),
+    metric("kilndb_undo_bytes", Gauge, "Earlier versions of rows.", "select bytes from kiln_stat_undo"),
+    metric(
+        "kilndb_undo_kept_bytes",
+        Gauge,
+        "Earlier versions of rows, by what they are kept for.",
+        "select k.kept, k.bytes from kiln_stat_undo u, lateral (values ('transactions', u.transactions_bytes), ('snapshots', u.snapshots_bytes)) k (kept, bytes)",
+    ),
+    metric(
+        "kilndb_inverted_index_pending_bytes",
+        Gauge,
+        "What inverted indexes have yet to merge.",
+        "select schemaname as schema, relname as table, indexrelname as index, pending_bytes from kiln_stat_inverted_indexes order by pending_bytes desc limit 20",
     ),
     metric("kilndb_log_records_total", Counter, "Records of the log.", "select wal_records from pg_stat_wal"),
     metric("kilndb_log_bytes_total", Counter, "Bytes of the log.", "select wal_bytes from pg_stat_wal"),
@@ -139,15 +163,30 @@ impl ConsoleMetric {
         let kind = match self.kind {
             Counter => "counter",
             Gauge => "gauge",
+            Histogram => "histogram",
         };
         // Writing to a string never fails.
         let _ = write!(text, "# HELP {} {}\n# TYPE {} {kind}\n", self.name, self.help, self.name);
+        if let Histogram = self.kind {
+            return self.write_buckets(answer, text);
+        }
         for row in &answer.rows {
             let Some((Some(value), labels)) = row.split_last() else { continue };
             let labels: Vec<String> =
                 answer.columns.iter().zip(labels).map(|((name, _), value)| label(name, value)).collect();
             let braced = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
             let _ = writeln!(text, "{}{braced} {value}", self.name);
+        }
+    }
+
+    /// The last bucket has all, so that its number and sum are those of the histogram.
+    fn write_buckets(&self, answer: &Answer, text: &mut String) {
+        for row in &answer.rows {
+            let [bound, Some(count), _] = row.as_slice() else { continue };
+            let _ = writeln!(text, "{}_bucket{{{}}} {count}", self.name, label("le", bound));
+        }
+        if let Some([_, Some(count), Some(sum)]) = answer.rows.last().map(Vec::as_slice) {
+            let _ = write!(text, "{}_sum {sum}\n{}_count {count}\n", self.name, self.name);
         }
     }
 }
@@ -173,6 +212,19 @@ mod tests {
         assert_eq!(
             text,
             "# HELP x_total Help.\n# TYPE x_total counter\nx_total{table=\"a\\\"b\\\\\\n\"} 7\nx_total{table=\"\"} 8\n"
+        );
+    }
+
+    #[test]
+    fn a_histogram_has_buckets_a_sum_and_a_count() {
+        let bucket = |bound: &str, count: &str, sum: &str| [bound, count, sum].map(|value| Some(value.into())).to_vec();
+        let rows = vec![bucket("0.001", "3", "0.002"), bucket("+Inf", "4", "1.5")];
+        let mut text = String::new();
+        metric("x_seconds", Histogram, "Help.", "").write(&Answer { rows, ..Answer::default() }, &mut text);
+        assert_eq!(
+            text,
+            "# HELP x_seconds Help.\n# TYPE x_seconds histogram\nx_seconds_bucket{le=\"0.001\"} 3\nx_seconds_bucket{le=\"+Inf\"} 4\n\
+             x_seconds_sum 1.5\nx_seconds_count 4\n"
         );
     }
 

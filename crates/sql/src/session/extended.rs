@@ -364,6 +364,7 @@ impl Session {
         let sink = SinkMaker::Client { client, formats: &portal.result_formats };
         let run = PlanRun::part(plan, &portal.params, snapshot.clone(), max_rows);
         let progress = self.advance(run, &mut execution, runtime, sink)?;
+        self.note_duration(plan, runtime);
         self.send_notices(client);
         if progress.finished {
             client.command_complete(&command_tag(plan, progress.rows));

@@ -25,6 +25,7 @@ mod prepared;
 mod reported;
 pub(crate) mod run;
 mod simple;
+mod slow;
 mod statements;
 pub(crate) mod system_views;
 mod template;

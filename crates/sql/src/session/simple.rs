@@ -148,6 +148,7 @@ impl Session {
             describe(columns, &[], client);
         }
         let progress = self.run_locked(plan, params, runtime, SinkMaker::Client { client, formats: &[] })?;
+        self.note_duration(plan, runtime);
         Ok(command_tag(plan, progress.rows))
     }
 

@@ -7,7 +7,7 @@ use crate::context::Block;
 use crate::settings::SessionSettings;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_catalog::logged_changes;
-use kilndb_storage::CommitMode;
+use kilndb_storage::{CommitMode, Transaction};
 
 impl Session {
     /// Ends an implicit transaction after its last statement.
@@ -16,6 +16,22 @@ impl Session {
     }
 
     pub(crate) fn commit(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        let began_nanos = self.time_commit();
+        let committed = self.commit_now(runtime);
+        if let (Some(began_nanos), Ok(())) = (began_nanos, &committed) {
+            self.context.cluster.engine.note_commit(self.context.worker, began_nanos);
+        }
+        committed
+    }
+
+    /// When the commit begins, if it is one that is timed: it has something to commit, and it is its turn.
+    #[inline]
+    fn time_commit(&self) -> Option<u64> {
+        self.context.transaction.txn.as_ref().and_then(Transaction::xid)?;
+        self.context.cluster.engine.time_commit(self.context.worker, self.context.transaction.statement_timestamp)
+    }
+
+    fn commit_now(&mut self, runtime: &dyn Runtime) -> Result<()> {
         self.statements.portals.retain(Portal::holds);
         let done = self.before_commit(runtime).and_then(|()| self.context.prepare_notifications());
         let Some(mut txn) = self.context.transaction.txn.take() else { return done.map(|_| ()) };

@@ -210,6 +210,7 @@ impl Session {
         let formats = row_columns(&plan).map(|columns| self.begin_rows(columns, &[], client)).unwrap_or_default();
         let sink = SinkMaker::Client { client, formats: &formats };
         let progress = self.advance(PlanRun::whole(&plan, &params, snapshot), &mut None, runtime, sink)?;
+        self.note_duration(&plan, runtime);
         Ok(command_tag(&plan, progress.rows))
     }
 

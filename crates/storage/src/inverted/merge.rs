@@ -361,8 +361,7 @@ impl Relation {
         if !pass.is_merging() {
             state.begun.fetch_add(1, Relaxed);
             state.is_wanted.store(false, Relaxed);
-            state.pending_bytes.store(0, Relaxed);
-            state.pending_since_nanos.store(0, Relaxed);
+            state.begin_merging();
         }
         let from = pass.merge_from.take().unwrap_or(0);
         let merged = self.merge_some(from, batch);
@@ -374,6 +373,7 @@ impl Relation {
             pass.sweep = None;
         }
         if merged?.is_none() {
+            state.end_merging();
             state.finished.store(state.begun.load(Relaxed), Relaxed);
             state.is_sure.store(!self.core.stop.load(Acquire), Relaxed);
         }

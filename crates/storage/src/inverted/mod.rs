@@ -28,8 +28,11 @@ mod scan;
 mod sweep;
 mod write;
 
+use crate::api::PendingMerge;
+use crate::directory::Relation;
+use kilndb_base::RelationId;
 use kilndb_base::sync::Mutex;
-use kilndb_base::sync::atomic::{AtomicBool, AtomicU64};
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// The state that an inverted index has in memory.
 #[derive(Default)]
@@ -38,10 +41,14 @@ pub(crate) struct InvertedState {
     merging: Mutex<merge::RowIdRange>,
     /// Held by the one thread that goes through the whole index.
     pass: Mutex<sweep::MaintenancePass>,
-    /// The bytes of pending rows that were written since the last merge began, and when the merging thread first found
-    /// some.
+    /// The bytes of pending rows that were written since the last merge began, their number, and when the merging thread first
+    /// found some.
     pending_bytes: AtomicU64,
+    pending_rows: AtomicU64,
     pending_since_nanos: AtomicU64,
+    /// What the merge that is under way, or was cut off, has begun with: bytes and rows.
+    merging_bytes: AtomicU64,
+    merging_rows: AtomicU64,
     /// The number of generations that died since the last pass.
     dead: AtomicU64,
     /// Merges are numbered: the last that has begun, and the last that has taken all that was pending when it began.
@@ -53,4 +60,29 @@ pub(crate) struct InvertedState {
     is_wanted: AtomicBool,
     /// The pending rows that there were at the start have been counted.
     counted: AtomicBool,
+}
+
+impl InvertedState {
+    /// A merge takes all that is pending.
+    fn begin_merging(&self) {
+        self.merging_bytes.fetch_add(self.pending_bytes.swap(0, Relaxed), Relaxed);
+        self.merging_rows.fetch_add(self.pending_rows.swap(0, Relaxed), Relaxed);
+        self.pending_since_nanos.store(0, Relaxed);
+    }
+    /// A merge has taken all that was pending when it began.
+    fn end_merging(&self) {
+        self.merging_bytes.store(0, Relaxed);
+        self.merging_rows.store(0, Relaxed);
+    }
+}
+
+/// What is to be merged of an index; None: it is no inverted one.
+pub(crate) fn pending_merge(index: &Relation) -> Option<PendingMerge> {
+    let state: &InvertedState = index.method_state.of()?;
+    let sum = |pending: &AtomicU64, merging: &AtomicU64| pending.load(Relaxed).saturating_add(merging.load(Relaxed));
+    Some(PendingMerge {
+        index: RelationId(index.id),
+        rows: sum(&state.pending_rows, &state.merging_rows),
+        bytes: sum(&state.pending_bytes, &state.merging_bytes),
+    })
 }

@@ -50,9 +50,10 @@ impl Relation {
     /// Counts pending rows and dead generations after a start.
     pub(super) fn count_left_over(self: &Arc<Self>) -> Result<()> {
         let state = self.state()?;
-        let mut pending = 0;
+        let (mut pending, mut pending_rows) = (0, 0);
         self.each_entry(PENDING, &mut |key, _| {
             pending += key.len() as u64;
+            pending_rows += u64::from(entry::split_pending(key).is_some_and(|(_, piece, _)| piece == 0));
             Ok(pending < 1 << 30)
         })?;
         let mut dead = 0;
@@ -61,6 +62,7 @@ impl Relation {
             dead += history.dead.iter().map(|(first, last)| u64::from(last - first) + 1).sum::<u64>();
             Ok(dead < 1 << 30)
         })?;
+        state.pending_rows.fetch_add(pending_rows, Relaxed);
         state.pending_bytes.fetch_add(pending, Relaxed);
         state.dead.fetch_add(dead, Relaxed);
         Ok(())

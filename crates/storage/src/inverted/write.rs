@@ -107,7 +107,9 @@ impl Relation {
                 if is_first { Some((&mut *txn, TermsChange { row, old: None, new: Some(0) })) } else { None },
             )?;
         }
-        self.state()?.pending_bytes.fetch_add(pieces.iter().map(|p| p.len() as u64).sum(), Relaxed);
+        let state = self.state()?;
+        state.pending_rows.fetch_add(1, Relaxed);
+        state.pending_bytes.fetch_add(pieces.iter().map(|p| p.len() as u64).sum(), Relaxed);
         Ok(())
     }
     fn put_piece(&self, piece: &[u8], mut undo: Option<(&mut Transaction, TermsChange)>) -> Result<()> {

@@ -51,8 +51,8 @@ pub(crate) struct RegisteredSnapshot {
     pub(crate) unflushed: AtomicU64,
 }
 impl RegisteredSnapshot {
-    fn new(core: &Arc<Core>, worker: usize) -> Arc<RegisteredSnapshot> {
-        let (slot, csn) = core.snapshots.enter(worker, &AtomicU64Ref(&core.log));
+    fn new(core: &Arc<Core>, worker: usize, owner: u64) -> Arc<RegisteredSnapshot> {
+        let (slot, csn) = core.snapshots.enter(worker, owner, &AtomicU64Ref(&core.log));
         Arc::new(RegisteredSnapshot {
             core: core.clone(),
             slot,
@@ -237,7 +237,7 @@ impl Transaction {
     /// Undo and status of what this transaction may look at stay while it has a registration.
     pub(crate) fn pin(&mut self) {
         if self.registered.is_none() {
-            self.registered = Some(RegisteredSnapshot::new(&self.core, self.worker));
+            self.registered = Some(RegisteredSnapshot::new(&self.core, self.worker, self.owner));
         }
     }
     /// [`Relation::lock_row`] for a statement that looks for its rows in a way that has this number: who has the same
@@ -329,11 +329,11 @@ impl Transaction {
                     let csn = self.core.snapshots.settle(r.slot, r.csn.load(Relaxed), &AtomicU64Ref(&self.core.log));
                     r.csn.store(csn, Relaxed);
                 } else {
-                    *r = RegisteredSnapshot::new(&self.core, self.worker);
+                    *r = RegisteredSnapshot::new(&self.core, self.worker, self.owner);
                 }
                 r.clone()
             }
-            none => none.insert(RegisteredSnapshot::new(&self.core, self.worker)).clone(),
+            none => none.insert(RegisteredSnapshot::new(&self.core, self.worker, self.owner)).clone(),
         }
     }
     /// The one snapshot of a serializable transaction, which is watched from here on.
@@ -391,7 +391,7 @@ impl Transaction {
         let registered = match &self.registered {
             // The statement's own snapshot is not used: it must not move, and at REPEATABLE READ it is old.
             None if self.isolation == Isolation::ReadCommitted => return self.unfixed_snapshot(),
-            _ => RegisteredSnapshot::new(&self.core, self.worker),
+            _ => RegisteredSnapshot::new(&self.core, self.worker, self.owner),
         };
         let csn = registered.csn.load(Relaxed);
         let private = self.private.as_mut().map(|p| Arc::new(p.take_snapshot()));
@@ -793,7 +793,7 @@ impl Transaction {
     pub(crate) fn registration(&self) -> Arc<RegisteredSnapshot> {
         match &self.registered {
             Some(r) => r.clone(),
-            None => RegisteredSnapshot::new(&self.core, self.worker),
+            None => RegisteredSnapshot::new(&self.core, self.worker, self.owner),
         }
     }
     pub(crate) fn begin_write(&mut self) -> Result<()> {

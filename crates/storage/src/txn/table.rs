@@ -4,6 +4,7 @@
 //! 1. A state is set inside the log's insertion section, before the CSN is published.
 //! 2. A snapshot slot is filled with the newest CSN at a moment after the slot became visible, so the horizon
 //!    never passes a live snapshot.
+//! 3. Who has taken a slot is noted after that: who looks may see the owner before, and nothing but figures depends on it.
 //!
 //! Must not know: undo, pages.
 
@@ -192,18 +193,21 @@ const SLOTS: usize = 1 << 16;
 
 pub(crate) struct SnapshotRegistry {
     slots: LazyArray<AtomicU64>,
+    /// The lock owners that have the slots, or had them.
+    owners: LazyArray<AtomicU64>,
     hints: Vec<(AtomicU32, AtomicU32)>,
 }
 impl SnapshotRegistry {
     pub fn new(workers: usize) -> Result<SnapshotRegistry> {
         Ok(SnapshotRegistry {
             slots: LazyArray::new(workers * SLOTS)?,
+            owners: LazyArray::new(workers * SLOTS)?,
             hints: (0..workers).map(|_| Default::default()).collect(),
         })
     }
-    /// Registers the newest CSN; returns slot and CSN.
+    /// Registers the newest CSN for a lock owner; returns slot and CSN.
     #[inline]
-    pub fn enter(&self, worker: usize, newest: &AtomicU64Ref<'_>) -> (u32, u64) {
+    pub fn enter(&self, worker: usize, owner: u64, newest: &AtomicU64Ref<'_>) -> (u32, u64) {
         let (hint, high) = &self.hints[worker];
         let mut index = hint.load(Relaxed) as usize;
         let mut csn = newest.get();
@@ -223,6 +227,7 @@ impl SnapshotRegistry {
             high.fetch_max(index as u32 + 1, SeqCst);
         }
         let slot = (worker * SLOTS + index) as u32;
+        self.owners.get(slot as usize).store(owner, Relaxed);
         csn = self.settle(slot, csn, newest);
         (slot, csn)
     }
@@ -247,14 +252,26 @@ impl SnapshotRegistry {
         self.hints[worker].0.store((slot as usize % SLOTS) as u32, Relaxed);
     }
     fn each(&self, mut f: impl FnMut(u64)) {
+        self.each_slot(|_, csn| f(csn));
+    }
+    #[inline]
+    fn each_slot(&self, mut f: impl FnMut(usize, u64)) {
         for (worker, (_, high)) in self.hints.iter().enumerate() {
             for index in 0..high.load(SeqCst) as usize {
-                let csn = self.slots.get(worker * SLOTS + index).load(SeqCst);
+                let slot = worker * SLOTS + index;
+                let csn = self.slots.get(slot).load(SeqCst);
                 if csn != 0 {
-                    f(csn);
+                    f(slot, csn);
                 }
             }
         }
+    }
+    /// The live snapshots with the lock owners that have taken them, the oldest first: CSN, owner.
+    pub fn holders(&self) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        self.each_slot(|slot, csn| found.push((csn, self.owners.get(slot).load(Relaxed))));
+        found.sort_unstable();
+        found
     }
     /// The oldest live snapshot, or `newest` (read before the call).
     pub fn oldest(&self, newest: u64) -> u64 {

@@ -234,6 +234,14 @@ impl Undo {
     pub fn count(&self) -> usize {
         self.chunks.load(Relaxed)
     }
+    /// Of the live chunks that no transaction holds, the newest CSN in each, in ascending order: it goes once every snapshot sees that
+    /// one.
+    pub(crate) fn unheld_csns(&self) -> Vec<u64> {
+        let unheld = self.live().into_iter().filter(|(number, _, _)| self.unheld(*number));
+        let mut csns: Vec<u64> = unheld.map(|(number, _, _)| self.word(number, MAX_CSN).load(Relaxed)).collect();
+        csns.sort_unstable();
+        csns
+    }
     /// Is the chunk neither written to by a stream nor held by a transaction?
     pub(crate) fn unheld(&self, chunk: u64) -> bool {
         self.page_of(chunk).is_some() && self.word(chunk, REFS).load(Acquire) == 0

@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2281] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2286] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -2127,6 +2127,11 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2281] = [
     f(9902, "kiln_partition_table", Volatile, false, Routine, Plain),
     f(9903, "kiln_stat_plans", Volatile, true, SessionRows(SessionFunction(25)), Plain),
     f(9904, "kiln_hot_rows", Volatile, true, SessionRows(SessionFunction(26)), Plain),
+    f(9905, "kiln_commit_times", Volatile, true, SessionRows(SessionFunction(27)), Plain),
+    f(9906, "kiln_undo", Volatile, true, SessionRows(SessionFunction(28)), Plain),
+    f(9907, "kiln_snapshots", Volatile, true, SessionRows(SessionFunction(29)), Plain),
+    f(9908, "kiln_pending_merges", Volatile, true, SessionRows(SessionFunction(30)), Plain),
+    f(9909, "kiln_slow_statements", Volatile, true, SessionRows(SessionFunction(31)), Plain),
     f(9911, "json_object", Stable, false, Scalar(json_constructor::p9911_json_object), WantsTypes),
     f(9912, "json_object", Stable, false, Scalar(json_constructor::p9912_json_object), WantsTypes),
     f(9913, "json_array", Stable, false, Scalar(json_constructor::p9913_json_array), WantsTypes),

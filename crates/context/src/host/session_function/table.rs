@@ -346,7 +346,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 338] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static ROWS: [(Oid, SessionRowsFn); 27] = [
+pub(super) static ROWS: [(Oid, SessionRowsFn); 32] = [
     (1371, crate::host::views::pg_lock_status),
     (1689, crate::host::views::aclexplode),
     (2022, crate::host::views::pg_stat_get_activity),
@@ -374,4 +374,9 @@ pub(super) static ROWS: [(Oid, SessionRowsFn); 27] = [
     (6250, crate::host::rule_files::pg_ident_file_mappings),
     (9903, crate::host::views::kiln_stat_plans),
     (9904, crate::host::views::kiln_hot_rows),
+    (9905, crate::host::figures::kiln_commit_times),
+    (9906, crate::host::figures::kiln_undo),
+    (9907, crate::host::figures::kiln_snapshots),
+    (9908, crate::host::figures::kiln_pending_merges),
+    (9909, crate::host::figures::kiln_slow_statements),
 ];

@@ -1,8 +1,14 @@
 //! The console from outside: who gets in, what is there, and that it shows what happens.
 
+#[path = "../browser/mod.rs"]
+mod browser;
+mod devtools;
+mod page;
+
 use kilndb_lab::client::Client;
 use kilndb_lab::guard::SetAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -161,6 +167,130 @@ fn who_waits_for_whom_is_shown() {
     waiter.answers().expect("it goes on");
 }
 
+/// The rows of a question, each as a map from columns to values.
+fn rows(data: &serde_json::Value, question: &str) -> Vec<BTreeMap<String, String>> {
+    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let columns = list(&data[question]["columns"]);
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_string();
+    let row = |row: &serde_json::Value| columns.iter().map(text).zip(list(row).iter().map(text)).collect();
+    list(&data[question]["rows"]).iter().map(row).collect()
+}
+
+/// The first row of a question that is as wanted, once there is one.
+fn wait_for_row(
+    server: &ConsoleServer,
+    question: &str,
+    is_wanted: impl Fn(&BTreeMap<String, String>) -> bool,
+) -> BTreeMap<String, String> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let data = json(&server.get("/data.json"));
+        if let Some(row) = rows(&data, question).into_iter().find(|row| is_wanted(row)) {
+            return row;
+        }
+        assert!(Instant::now() < deadline, "{question}: {}", data[question]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn commits_are_timed() {
+    let server = ConsoleServer::start();
+    let mut client = server.client();
+    client.query("create table t (a int)").expect("a table");
+    let samples = || {
+        let data = json(&server.get("/data.json"));
+        let numbers = rows(&data, "commits").into_iter().map(|row| row["samples"].parse::<u64>().expect("a number"));
+        numbers.sum::<u64>()
+    };
+    let before = samples();
+    for _ in 0..160 {
+        client.query("insert into t values (1)").expect("a row");
+    }
+    let more = samples() - before;
+    // Nobody else commits anything, and reading is no commit.
+    assert!((10..=160).contains(&more), "{more} of 160");
+    for _ in 0..160 {
+        client.query("select count(*) from t").expect("a row");
+    }
+    assert_eq!(samples(), before + more);
+    let text = server.get("/metrics").body;
+    let all = metric(&text, "kilndb_commit_duration_seconds_count");
+    assert_eq!(all, Some((before + more) as f64), "{text}");
+    assert_eq!(all, metric(&text, "kilndb_commit_duration_seconds_bucket{le=\"+Inf\"}"));
+    let short = metric(&text, "kilndb_commit_duration_seconds_bucket{le=\"0.000001\"}");
+    assert!(
+        short.is_some_and(|short| short < all.unwrap_or_default()),
+        "no commit takes less than a microsecond: {text}"
+    );
+    assert!(metric(&text, "kilndb_commit_duration_seconds_sum") > Some(0.0), "{text}");
+}
+
+#[test]
+fn queues_are_told_from_other_tables() {
+    let server = ConsoleServer::start();
+    let mut client = server.client();
+    client
+        .query(
+            "create table job (id int primary key, task text, made timestamptz default clock_timestamp(), due timestamptz); \
+             create table shop (id int primary key, made timestamptz); \
+             insert into job (id) select n from generate_series(1, 300) n; delete from job where id <= 200; \
+             insert into shop select n, now() from generate_series(1, 300) n; delete from shop where id <= 120",
+        )
+        .expect("tables");
+    let queue = wait_for_row(&server, "queues", |row| row["deleted"] == "200");
+    assert_eq!((queue["table"].as_str(), queue["depth"].as_str()), ("public.job", "100"));
+    let age: f64 = queue["oldest_s"].parse().expect("an age");
+    assert!((0.0..60.0).contains(&age), "{age}");
+    assert!(rows(&json(&server.get("/data.json")), "queues").iter().all(|row| row["table"] != "public.shop"));
+    // Ten thousand rows without an index are too many to be looked at once a second.
+    client.query("insert into job (id) select n from generate_series(1001, 21000) n").expect("rows");
+    client.query("delete from job where id between 1001 and 11000").expect("they go");
+    let is_deep = |row: &BTreeMap<String, String>| row["table"] == "public.job" && row["depth"] == "10100";
+    assert_eq!(wait_for_row(&server, "queues", is_deep)["oldest_s"], "");
+    client.query("create index on job (made)").expect("an index");
+    wait_for_row(&server, "queues", |row| is_deep(row) && row["oldest_s"].parse::<f64>().is_ok());
+}
+
+#[test]
+fn undo_says_whose_snapshot_keeps_it() {
+    let server = ConsoleServer::start();
+    let (mut reader, mut writer) = (server.client(), server.client());
+    writer.query("create table seat (id int primary key, note text)").expect("a table");
+    writer.query("insert into seat select n, repeat('x', 300) from generate_series(1, 1000) n").expect("rows");
+    reader.query("begin isolation level repeatable read; select count(*) from seat").expect("a snapshot");
+    writer.query("update seat set note = repeat('y', 300)").expect("they change");
+    let is_reader = |row: &BTreeMap<String, String>| row["statement"].contains("repeatable read");
+    let keeps = wait_for_row(&server, "snapshots", |row| is_reader(row) && row["keeps_undo"].contains("kB"));
+    assert!(keeps["commits_since"].parse::<u64>().is_ok_and(|commits| commits >= 1), "{keeps:?}");
+    wait_for_row(&server, "undo", |row| row["of_old_snapshots"] != "0 bytes");
+    reader.query("commit").expect("it ends");
+    // Nobody needs it now, and it goes.
+    wait_for_row(&server, "undo", |row| row["of_old_snapshots"] == "0 bytes");
+}
+
+#[test]
+fn slow_statements_are_kept_with_their_plans() {
+    let server = ConsoleServer::start();
+    let mut client = server.client();
+    client.query("create role watcher login password 'secret'").expect("a role");
+    client.query("create table seat (id int primary key)").expect("a table");
+    for _ in 0..2 {
+        client.query("select count(*), pg_sleep(0.05) from seat where id < 7").expect("it is slow");
+    }
+    client.prepare("s", "select pg_sleep($1::float8), 'prepared'").expect("a statement");
+    client.execute("s", &["0.05".to_string()]).expect("it is slow");
+    let slow = wait_for_row(&server, "slow_statements", |row| row["statement"].contains("from seat"));
+    assert_eq!((slow["executions"].as_str(), slow["role"].as_str()), ("2", "postgres"));
+    assert!(slow["plan"].contains("Aggregate") && slow["plan"].contains("seat"), "{slow:?}");
+    assert!(slow["longest_ms"].parse::<f64>().is_ok_and(|ms| ms >= 50.0), "{slow:?}");
+    wait_for_row(&server, "slow_statements", |row| row["statement"].contains("'prepared'"));
+    // Others do not see the text.
+    server.set_rules("host kiln_console all 127.0.0.1/32 scram-sha-256");
+    let seen = json(&server.get_as("/data.json", "watcher:secret"))["slow_statements"].to_string();
+    assert!(seen.contains("insufficient privilege") && !seen.contains("from seat"), "{seen}");
+}
+
 #[test]
 fn the_rules_of_pg_hba_decide() {
     let server = ConsoleServer::start();
@@ -244,7 +374,8 @@ fn the_same_is_shown_in_a_terminal() {
     loop {
         let screen = String::from_utf8(top(&uri).stdout).expect("text");
         assert!(screen.contains("KilnDB") && screen.contains("commits "), "{screen}");
-        if screen.contains("public.seat") && screen.contains("update seat set taken = 2") {
+        let wanted = ["public.seat", "update seat set taken = 2", "Undo", "keeps_undo"];
+        if wanted.iter().all(|text| screen.contains(text)) {
             break;
         }
         assert!(Instant::now() < deadline, "{screen}");
