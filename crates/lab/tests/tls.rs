@@ -596,8 +596,8 @@ fn the_labs_own_clients_are_encrypted_as_they_are_told() {
     }
     let text = "x".repeat(300_000);
     let script = format!(
-        "select repeat(s, 3), ssl from pg_stat_ssl, (select '{text}' as s) t where pid = pg_backend_pid() and ssl \\gset\n\
-                          insert into seen values (length(:'repeat'), :'ssl');\n"
+        "select repeat('{text}', 3);\n\
+         insert into seen select length('{text}'), ssl from pg_stat_ssl where pid = pg_backend_pid();\n"
     );
     let mut client = secure.client().connect(secure.port).expect("a connection");
     client.query("create table seen (bytes int, ssl bool)").expect("a table");
@@ -613,9 +613,9 @@ fn the_labs_own_clients_are_encrypted_as_they_are_told() {
         ..LoadPlan::new(uri(secure.port, "localhost", "sslmode=require"), "postgres")
     };
     let figures = driver::run(&plan).expect("it runs");
-    assert_eq!((figures.transactions(), figures.failures()), (15, 0), "{figures:?}");
+    assert_eq!((figures.transactions(), figures.first_error), (15, None));
     let seen = row(&mut client, "select count(*), min(bytes), max(bytes), bool_and(ssl) from seen");
-    assert_eq!(seen, ["15", "900000", "900000", "t"]);
+    assert_eq!(seen, ["15", "300000", "300000", "t"]);
 }
 
 /// A server without TLS.
