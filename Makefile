@@ -131,8 +131,9 @@ lab: build
 		--out $(or $(OUT),lab-results) --overwrite
 	$(if $(DOCUMENT),$${CARGO_TARGET_DIR:-target}/release/kilndb lab report $(or $(OUT),lab-results) --markdown $(DOCUMENT) --section documents)
 
-# The report in a browser and the console with a real Prometheus, which wants that package (its service is not used).
+# The report in a browser, the console with a real Prometheus, and counters of Redis and MariaDB, which want these packages (their services
+# are not used).
 test-pages:
 	$(SETUP) build test pages
 	cargo build --locked -p kilndb-server
-	cargo test --locked -p kilndb-lab --test report --test console -- --include-ignored
+	cargo test --locked -p kilndb-lab --lib --test report --test console -- --include-ignored

@@ -3,7 +3,7 @@
 #   build        C compiler and libclang (the SQL grammar is PostgreSQL's own C code)
 #   test         Python with psycopg 3, PostgreSQL 18's psql, pgbench and pg_dump, and Chromium
 #   postgres     a PostgreSQL 18 server to compare with
-#   pages        Prometheus, which scrapes the console in a test
+#   pages        Prometheus, which scrapes the console in a test; Redis and MariaDB, which count beside an experiment
 #   conformance  psycopg 3, for PostgreSQL's isolation specs
 #   clients      a psql with TLS, OpenSSL, and a JDK and Maven for pgjdbc; scripts/clients.sh brings what Debian has not
 # PGBIN names a folder of PostgreSQL's programs to be used instead of fetched ones; they must be of version 18 or later.
@@ -101,8 +101,10 @@ for group in "$@"; do
         { given postgres && given initdb; } || fetch_later server
         ;;
     pages)
-        # What scrapes the console in a test. Its service is not wanted, only the program.
+        # What scrapes the console in a test, and what counts in another one. Their services are not wanted, only the programs.
         command -v prometheus >/dev/null 2>&1 || need prometheus
+        command -v redis-server >/dev/null 2>&1 || need redis-server
+        [ -x /usr/sbin/mariadbd ] || need mariadb-server
         ;;
     conformance)
         need_python

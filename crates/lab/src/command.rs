@@ -27,7 +27,8 @@ Usage:
 list     shows the experiments that come with the program, and those of folders
 run      runs experiments by their names, or folders of your own, or `documents` for those of the documents, `bench` for
          those that builds are compared by, or `all`, and writes results.json, results.csv and report.html. Without a
-         target it starts a KilnDB and, if one is installed, a PostgreSQL in temporary folders. On a target that is given
+         target it starts a KilnDB and, if one is installed, a PostgreSQL in temporary folders, and for counters a Redis and
+         a MariaDB. On a target that is given
          it works in schemas of its own, which it drops in the end unless --keep. With --before it compares two builds,
          its own (target kilndb) and another one's program (target before), in twelve rounds or more, and fails if a row
          is slower by its whole interval. --restart starts temporary servers again between rounds, with their data: one

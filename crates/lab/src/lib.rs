@@ -11,6 +11,7 @@ pub mod client;
 pub mod command;
 pub mod commit_latency;
 pub mod conversation;
+pub mod counter;
 pub mod driver;
 pub mod experiment;
 pub mod guard;

@@ -101,16 +101,28 @@ pub struct Server {
 
 impl Server {
     /// Starts `command` with its output in `log` and waits until it answers.
-    pub fn start(mut command: Command, address: Address, log: &Path, patience: Duration) -> io::Result<Server> {
+    pub fn start(command: Command, address: Address, log: &Path, patience: Duration) -> io::Result<Server> {
+        let is_ready = || Client::connect(&address, "postgres").is_ok();
+        let mut server = Server::start_until(command, log, patience, is_ready)?;
+        server.address = address;
+        Ok(server)
+    }
+    /// As [`Server::start`], of a server that speaks another protocol: whoever starts it knows where it is and when it answers.
+    pub fn start_until(
+        mut command: Command,
+        log: &Path,
+        patience: Duration,
+        is_ready: impl Fn() -> bool,
+    ) -> io::Result<Server> {
         let output = File::options().create(true).append(true).open(log)?;
         let child = command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).spawn()?;
-        let mut server = Server { child, address, log: log.to_path_buf() };
+        let mut server = Server { child, address: Address::local(0), log: log.to_path_buf() };
         let deadline = Instant::now() + patience;
         loop {
             if let Some(status) = server.child.try_wait()? {
                 return Err(io::Error::other(format!("the server ended with {status}:\n{}", server.log_tail())));
             }
-            if Client::connect(&server.address, "postgres").is_ok() {
+            if is_ready() {
                 return Ok(server);
             }
             if Instant::now() > deadline {

@@ -66,6 +66,7 @@ impl RunRequest {
                 name => request.experiments.extend(experiments(name)?),
             }
         }
+        request.options.counters = request.targets.is_empty() && request.before.is_none();
         request.options.rounds = rounds.unwrap_or(if request.before.is_some() { ROUNDS_MIN } else { ROUNDS });
         request.examine().map(|()| request)
     }

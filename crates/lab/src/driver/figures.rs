@@ -94,7 +94,7 @@ impl LoadFigures {
             self.first_error = Some(format!("{sqlstate} {message}"));
         }
     }
-    pub(super) fn add(&mut self, other: LoadFigures) {
+    pub(crate) fn add(&mut self, other: LoadFigures) {
         for (second, figures) in other.seconds.iter().enumerate() {
             self.second(Duration::from_secs(second as u64)).add(figures);
         }

@@ -37,6 +37,7 @@ pub struct ExperimentFile {
     #[serde(default)]
     pub measure: MeasureSection,
     pub beside: Option<BesideSection>,
+    pub counter: Option<CounterSection>,
     pub variants: Vec<Variant>,
     #[serde(default)]
     pub checks: Vec<Check>,
@@ -188,6 +189,16 @@ impl Variant {
 pub enum ProductName {
     KilnDb,
     Postgres,
+}
+
+/// Servers of other kinds that are installed move a counter meanwhile, to be held against a variant that does.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CounterSection {
+    pub variant: String,
+    /// Each change is in the log before it is acknowledged.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 /// A query whose value must be `t` after each run.

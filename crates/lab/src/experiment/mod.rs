@@ -148,8 +148,11 @@ impl Experiment {
             return Err("beside: every-ms is a pause, and without-pause has none".into());
         }
         let mentioned = file.figures.iter().flat_map(|figures| figures.values.keys()).chain(&file.expected);
+        let mentioned = mentioned.chain(file.counter.iter().map(|counter| &counter.variant));
         match mentioned.into_iter().find(|name| !file.variants.iter().any(|variant| variant.name == **name)) {
-            Some(name) => Err(format!("there is no variant {name}, which figures or the expected order mention")),
+            Some(name) => {
+                Err(format!("there is no variant {name}, which figures, the expected order or the counter mention"))
+            }
             None => Ok(()),
         }
     }

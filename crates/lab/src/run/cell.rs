@@ -70,14 +70,13 @@ impl<'c> LabCell<'c> {
         for (name, text) in options.variables.iter().filter(|(name, _)| file.variables.contains_key(name)) {
             set(name, text.clone());
         }
-        let full = file.load.full_seconds.filter(|_| options.full);
         Ok(LabCell {
             experiment,
             variant,
             target,
             schema: schema_name(&experiment.name, &variant.name),
             presets,
-            seconds: options.seconds.or(full).unwrap_or(file.load.seconds),
+            seconds: super::seconds_of(experiment, options),
             driver: options.driver,
             problem: target.facts.problem.clone(),
         })
@@ -183,7 +182,8 @@ impl<'c> LabCell<'c> {
     fn run_on_wire(&self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
         let plan = LoadPlan { session: String::new(), ..self.plan(shape)? };
         let (figures, observed) = observer::beside(self, &plan, progress, || self.load(&plan));
-        Ok(results_of(&figures?, &plan, observed, ServerUse::default()))
+        let figures = figures?;
+        Ok(run_results(&figures, statements(&figures, &plan), observed, ServerUse::default()))
     }
     fn run_alone(&self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
         let file = &self.experiment.file;
@@ -209,7 +209,7 @@ impl<'c> LabCell<'c> {
         }
         let server = ServerMarks::of(&mut admin, self.target).since(&use_before, observed.memory_bytes);
         let rows_after = count(&mut admin)?;
-        let mut run = results_of(&figures, &plan, observed, server);
+        let mut run = run_results(&figures, statements(&figures, &plan), observed, server);
         if let Some(sql) = &file.measure.bytes {
             let bytes = admin.integer(sql).map_err(|e| format!("bytes: {e}"))?;
             run.bytes = u64::try_from(bytes).ok();
@@ -345,7 +345,13 @@ impl ServerMarks {
     }
 }
 
-fn results_of(figures: &LoadFigures, plan: &LoadPlan, observed: Observed, server: ServerUse) -> RunResults {
+/// What a run has come to, before anybody has counted rows or checked anything.
+pub(super) fn run_results(
+    figures: &LoadFigures,
+    statements: Vec<StatementResults>,
+    observed: Observed,
+    server: ServerUse,
+) -> RunResults {
     let whole = figures.elapsed.as_secs() as usize;
     let second = |figures: &driver::SecondFigures| SecondResults {
         transactions: figures.transactions,
@@ -366,7 +372,7 @@ fn results_of(figures: &LoadFigures, plan: &LoadPlan, observed: Observed, server
             mean_us: all.mean_us(),
             percentiles: PERCENTILES.map(|percent| (percent, all.percentile_us(percent))).to_vec(),
         },
-        statements: statements(figures, plan),
+        statements,
         server,
         waits: observed.waits,
         samples: observed.samples,

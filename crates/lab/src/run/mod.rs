@@ -10,6 +10,7 @@
 
 mod beside;
 mod cell;
+mod counters;
 mod observer;
 mod progress;
 mod rate_search;
@@ -20,7 +21,9 @@ mod wire_limit;
 pub use stop::{StopWatch, is_stopped};
 
 use crate::experiment::{Experiment, Variant};
-use crate::results::{CellResults, ExperimentResults, KnownFigureSet, LabResults, MachineFacts, VariantFacts};
+use crate::results::{
+    CellResults, ExperimentResults, KnownFigureSet, LabResults, MachineFacts, TargetFacts, VariantFacts,
+};
 use crate::target::Target;
 use cell::LabCell;
 use progress::LabProgress;
@@ -48,6 +51,8 @@ pub struct LabOptions {
     pub keep: bool,
     /// Search the rate at which 99 % of the transactions still take at most 10 ms.
     pub search_rate: bool,
+    /// Servers of other kinds that are installed are started where an experiment has use for them.
+    pub counters: bool,
     pub driver: DriverKind,
 }
 
@@ -63,6 +68,7 @@ impl LabOptions {
             restart: false,
             keep: false,
             search_rate: false,
+            counters: false,
             driver: DriverKind::Lab,
         }
     }
@@ -96,20 +102,23 @@ pub fn run(
             break;
         }
         progress.experiment(&experiment.file.title);
-        results.experiments.push(run_experiment(experiment, targets, options, &mut progress)?);
+        let (found, others) = run_experiment(experiment, targets, options, &mut progress)?;
+        results.experiments.push(found);
+        let known: Vec<String> = results.targets.iter().map(|target| target.name.clone()).collect();
+        results.targets.extend(others.into_iter().filter(|target| !known.contains(&target.name)));
         results.write(folder)?;
     }
     targets.iter().for_each(Target::go_on);
     Ok(results)
 }
 
-/// Errors: the experiment itself is wrong.
+/// What has come of an experiment, and servers of other kinds that were beside. Errors: the experiment itself is wrong.
 fn run_experiment(
     experiment: &Experiment,
     targets: &[Target],
     options: &LabOptions,
     progress: &mut LabProgress,
-) -> Result<ExperimentResults, String> {
+) -> Result<(ExperimentResults, Vec<TargetFacts>), String> {
     let mut cells = Vec::new();
     for variant in &experiment.file.variants {
         for target in targets.iter().filter(|target| is_for(experiment, variant, target)) {
@@ -129,7 +138,9 @@ fn run_experiment(
         found.extend(of_clients);
     }
     cells.iter().for_each(|cell| cell.clear(options.keep));
-    results_of(experiment, found)
+    let (of_others, others) = counters::run(experiment, options, progress);
+    found.extend(of_others);
+    Ok((results_of(experiment, found)?, others))
 }
 
 /// The rounds of all cells with one number of clients.
@@ -204,6 +215,13 @@ fn is_for(experiment: &Experiment, variant: &Variant, target: &Target) -> bool {
         return experiment.file.measure.wire_limit;
     }
     variant.only.is_empty() || target.product.is_none_or(|product| variant.only.contains(&product))
+}
+
+/// How long a run of an experiment lasts.
+fn seconds_of(experiment: &Experiment, options: &LabOptions) -> u64 {
+    let load = &experiment.file.load;
+    let full = load.full_seconds.filter(|_| options.full);
+    options.seconds.or(full).unwrap_or(load.seconds)
 }
 
 fn clients_of(experiment: &Experiment, options: &LabOptions) -> Vec<usize> {
