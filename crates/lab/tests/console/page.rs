@@ -222,7 +222,11 @@ fn assert_shows_the_load(page: &mut BrowserPage) {
     }
     page.wait_for(&cells("hot_rows"), has_seat_42);
     let waits = |rows: &Value| rows.to_string().matches("update account set balance = balance + 1").count() == 2;
-    page.wait_for(&cells("locks"), waits);
+    let (locks, _) = page.wait_for(&cells("locks"), waits);
+    // Who holds it stands above those that wait for him.
+    let cell = |row: usize, column: usize| locks[row][column].as_str().unwrap_or_default().to_string();
+    assert!(!cell(0, 0).contains('└') && cell(0, 4).contains("set balance = 1 where id = 7"), "{locks}");
+    assert!((1..=2).all(|row| cell(row, 0).trim_start().starts_with('└')), "{locks}");
     let squares = page.value("document.querySelectorAll('#partitions .heat span').length");
     assert_eq!(squares, 32, "a square for each partition");
     let changed = "[...document.querySelectorAll('#partitions .heat span')].filter(part => Number(part.style.opacity) > 0.5).length";
