@@ -45,16 +45,17 @@ impl TlsChoice {
     /// By the names that libpq has for it; None: nothing is encrypted. `roots`: a file of certificates, or `system`.
     /// Errors: the mode is none, or the file cannot be read.
     pub fn of_mode(mode: &str, roots: Option<&str>) -> Result<Option<TlsChoice>, String> {
+        let provider = Arc::new(ring::default_provider());
+        let lenient = |authorities| Arc::new(LenientVerifier { authorities, provider: provider.clone() });
         let verifier: Arc<dyn ServerCertVerifier> = match (mode, roots) {
             ("disable" | "allow", _) => return Ok(None),
-            ("prefer" | "require", None) => Arc::new(AnyCertificate(Arc::new(ring::default_provider()))),
-            ("prefer", Some(_)) => Arc::new(AnyCertificate(Arc::new(ring::default_provider()))),
+            ("prefer", _) | ("require", None) => lenient(None),
             // Whoever names authorities wants them to be asked.
-            ("require" | "verify-ca", roots) => Arc::new(AnyName(authorities(roots)?)),
-            ("verify-full", roots) => authorities(roots)?,
+            ("require" | "verify-ca", roots) => lenient(Some(authorities(roots, &provider)?)),
+            ("verify-full", roots) => authorities(roots, &provider)?,
             _ => return Err(format!("there is no sslmode {mode}")),
         };
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
         let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         Ok(Some(TlsChoice {
@@ -118,7 +119,7 @@ impl Write for OpenedStream {
 }
 
 /// Who believes certificates of the authorities in a file: libpq's own if none is named.
-fn authorities(file: Option<&str>) -> Result<Arc<WebPkiServerVerifier>, String> {
+fn authorities(file: Option<&str>, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, String> {
     let file = match file {
         Some("system") => SYSTEM_ROOTS.to_string(),
         Some(file) => file.to_string(),
@@ -132,51 +133,18 @@ fn authorities(file: Option<&str>) -> Result<Arc<WebPkiServerVerifier>, String> 
     for certificate in CertificateDer::pem_file_iter(&file).map_err(|e| fail(&e))? {
         roots.add(certificate.map_err(|e| fail(&e))?).map_err(|e| fail(&e))?;
     }
-    let provider = Arc::new(ring::default_provider());
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|e| fail(&e))
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().map_err(|e| fail(&e))
 }
 
-/// Believes whoever has the key of the certificate that is shown.
+/// Believes certificates of the authorities, whatever name they are for; without authorities, whoever has the key of the certificate
+/// that is shown.
 #[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+struct LenientVerifier {
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
 }
 
-/// Believes certificates of the authorities, whatever name they are for.
-#[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
-
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for LenientVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -185,8 +153,9 @@ impl ServerCertVerifier for AnyName {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
         // The name is looked at when all else is found to be right.
-        match self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+        match authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -199,7 +168,7 @@ impl ServerCertVerifier for AnyName {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, cert, dss)
+        crypto::verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
     fn verify_tls13_signature(
         &self,
@@ -207,9 +176,9 @@ impl ServerCertVerifier for AnyName {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, cert, dss)
+        crypto::verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -563,7 +563,10 @@ fn libpq_connects_and_refuses_as_it_does_with_postgresql() {
 /// By modes as libpq has them, and more in one message and one answer than a record of TLS holds.
 #[test]
 fn the_labs_own_clients_are_encrypted_as_they_are_told() {
-    let (secure, plain) = (Secure::start(&[]), PlainServer::start());
+    let (secure, folder) = (Secure::start(&[]), TempDir::new("plain").expect("a folder"));
+    let port = process::free_port().expect("a free port");
+    // A server without TLS.
+    let plain = process::start_kilndb(&folder.path().join("data"), port, &[]).expect("the server starts");
     let other = secure.path("other.crt");
     std::fs::write(&other, Authority::new("Other").pem()).expect("a file");
     let uri = |port: u16, host: &str, rest: &str| {
@@ -584,9 +587,9 @@ fn the_labs_own_clients_are_encrypted_as_they_are_told() {
     ] {
         assert_eq!(ssl(&uri(secure.port, host, rest)), Ok(Some(is_encrypted.to_string())), "{host} {rest}");
     }
-    assert_eq!(ssl(&uri(plain.port(), "localhost", "")), Ok(Some("f".to_string())));
+    assert_eq!(ssl(&uri(plain.address().port, "localhost", "")), Ok(Some("f".to_string())));
     for (port, host, rest, told) in [
-        (plain.port(), "localhost", "sslmode=require", "does not speak TLS"),
+        (plain.address().port, "localhost", "sslmode=require", "does not speak TLS"),
         (secure.port, "localhost", &of_roots("verify-ca", "other.crt"), "certificate"),
         (secure.port, "localhost", &of_roots("require", "other.crt"), "certificate"),
         (secure.port, "127.0.0.1", &of_roots("verify-full", "root.crt"), "certificate"),
@@ -616,24 +619,6 @@ fn the_labs_own_clients_are_encrypted_as_they_are_told() {
     assert_eq!((figures.transactions(), figures.first_error), (15, None));
     let seen = row(&mut client, "select count(*), min(bytes), max(bytes), bool_and(ssl) from seen");
     assert_eq!(seen, ["15", "300000", "300000", "t"]);
-}
-
-/// A server without TLS.
-struct PlainServer {
-    server: Server,
-    _folder: TempDir,
-}
-
-impl PlainServer {
-    fn start() -> PlainServer {
-        let folder = TempDir::new("plain").expect("a folder");
-        let port = process::free_port().expect("a free port");
-        let server = process::start_kilndb(&folder.path().join("data"), port, &[]).expect("the server starts");
-        PlainServer { server, _folder: folder }
-    }
-    fn port(&self) -> u16 {
-        self.server.address().port
-    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! MariaDB: a prepared UPDATE of the one row of a table, with the log written at each commit or once a second. Messages are those of
 //! "Client/Server Protocol" in its knowledge base: a length of three bytes, a number, and what the message says.
 
-use super::{CounterProduct, ask};
+use super::{CounterProduct, ask, command};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn message(number: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn command(kind: u8, body: &[u8]) -> Vec<u8> {
+fn request(kind: u8, body: &[u8]) -> Vec<u8> {
     message(0, &[&[kind], body].concat())
 }
 
@@ -70,17 +70,15 @@ impl CounterProduct for MariaDb {
     }
     fn prepare(&self, folder: &Path, socket: &Path, is_durable: bool) -> io::Result<Command> {
         let data = folder.join("data");
-        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
-        let made = Command::new("mariadb-install-db")
+        let made = command("mariadb-install-db")
             .args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"])
             .arg(format!("--datadir={}", data.display()))
-            .env("PATH", &path)
             .output()?;
         if !made.status.success() {
             return Err(io::Error::other(format!("mariadb-install-db: {}", String::from_utf8_lossy(&made.stderr))));
         }
-        let mut command = Command::new(self.program());
-        command.env("PATH", path).args(["--no-defaults", "--skip-networking", "--skip-grant-tables"]);
+        let mut command = command(self.program());
+        command.args(["--no-defaults", "--skip-networking", "--skip-grant-tables"]);
         command.args(["--max-connections=10000", "--innodb-buffer-pool-size=1G"]);
         command.arg(format!("--innodb-flush-log-at-trx-commit={}", u8::from(is_durable)));
         command.arg(format!("--datadir={}", data.display())).arg(format!("--socket={}", socket.display()));
@@ -104,17 +102,17 @@ impl CounterProduct for MariaDb {
             "create table lab.tbl (id int primary key, cnt bigint not null, ts timestamp(6)) engine = innodb",
             "insert into lab.tbl values (1, 0, now(6))",
         ] {
-            ask(self, stream, &command(QUERY, sql.as_bytes()))?;
+            ask(self, stream, &request(QUERY, sql.as_bytes()))?;
         }
         Ok(())
     }
     fn begin(&self, stream: &mut UnixStream) -> io::Result<Vec<u8>> {
         let sql = "update lab.tbl set cnt = cnt + 1, ts = now(6) where id = 1";
-        stream.write_all(&command(PREPARE, sql.as_bytes()))?;
+        stream.write_all(&request(PREPARE, sql.as_bytes()))?;
         let prepared = read_message(stream)?;
         let number = prepared.get(1..5).ok_or_else(|| io::Error::other("no number of a prepared statement"))?;
         // No cursor, once.
-        Ok(command(EXECUTE, &[number, &[0], &1_u32.to_le_bytes()].concat()))
+        Ok(request(EXECUTE, &[number, &[0], &1_u32.to_le_bytes()].concat()))
     }
     fn reply(&self, received: &[u8]) -> io::Result<Option<usize>> {
         let Some(bytes) = length(received).filter(|bytes| received.len() >= *bytes) else { return Ok(None) };
@@ -124,7 +122,7 @@ impl CounterProduct for MariaDb {
         }
     }
     fn value(&self, stream: &mut UnixStream) -> io::Result<u64> {
-        stream.write_all(&command(QUERY, b"select cnt from lab.tbl"))?;
+        stream.write_all(&request(QUERY, b"select cnt from lab.tbl"))?;
         // The number of columns, the column, an end, the row, an end.
         let messages = (0..5).map(|_| read_message(stream)).collect::<io::Result<Vec<_>>>()?;
         let text = String::from_utf8_lossy(messages[3].get(1..).unwrap_or_default()).into_owned();
@@ -138,7 +136,7 @@ mod tests {
 
     #[test]
     fn messages_have_a_length_and_a_number() {
-        assert_eq!(command(QUERY, b"x"), [2, 0, 0, 0, 3, b'x']);
+        assert_eq!(request(QUERY, b"x"), [2, 0, 0, 0, 3, b'x']);
         assert_eq!(MariaDb.reply(&[7, 0, 0, 1, 0, 1]).expect("no refusal"), None);
         assert_eq!(MariaDb.reply(&[2, 0, 0, 1, 0, 1, 9]).expect("no refusal"), Some(6));
         let refused = [7, 0, 0, 1, 0xff, 0x28, 4, b'#', b'n', b'o', b'!'];

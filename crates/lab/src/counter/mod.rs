@@ -100,11 +100,16 @@ fn connect(product: &dyn CounterProduct, socket: &Path) -> io::Result<UnixStream
 
 /// What a program says of its version, in one line. None: it is not there.
 fn version_of(program: &str) -> Option<String> {
-    // Servers are in folders that are not on everybody's search path.
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
-    let output = Command::new(program).arg("--version").env("PATH", path).output().ok()?;
+    let output = command(program).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     output.status.success().then(|| text.lines().next().unwrap_or_default().trim().to_string())
+}
+
+/// Runs a program that may be in one of the folders of servers, which are not on everybody's search path.
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin");
+    command
 }
 
 /// A whole reply of a connection that waits.

@@ -1,6 +1,6 @@
 //! Redis: INCR, with nothing written or with each change in its log before the reply.
 
-use super::{CounterProduct, ask};
+use super::{CounterProduct, ask, command};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -25,7 +25,7 @@ impl CounterProduct for Redis {
         "redis-server"
     }
     fn prepare(&self, folder: &Path, socket: &Path, is_durable: bool) -> io::Result<Command> {
-        let mut command = Command::new(self.program());
+        let mut command = command(self.program());
         command.arg("--port").arg("0").arg("--unixsocket").arg(socket).arg("--dir").arg(folder);
         command.args(["--maxclients", "10000", "--save", "", "--daemonize", "no"]);
         command.args(["--appendonly", if is_durable { "yes" } else { "no" }, "--appendfsync", "always"]);
