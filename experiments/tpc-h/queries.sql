@@ -1,6 +1,8 @@
--- The 22 queries with their validation parameters. `make bench PARTS=plans` asks them too: what it is to know of a query stands before it.
+-- The 22 queries with their validation parameters. Bounds are for scale 1.
 
 -- name: Q1
+-- must: 0.7
+-- aim: 0.2
 -- order: total
 select l_returnflag, l_linestatus, sum(l_quantity) as sum_qty, sum(l_extendedprice) as sum_base_price,
   sum(l_extendedprice * (1 - l_discount)) as sum_disc_price,
@@ -52,6 +54,8 @@ group by n_name
 order by revenue desc;
 
 -- name: Q6
+-- must: 0.7
+-- aim: 0.2
 select sum(l_extendedprice * l_discount) as revenue
 from lineitem
 where l_shipdate >= date '1994-01-01' and l_shipdate < date '1994-01-01' + interval '1' year

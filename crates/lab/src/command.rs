@@ -6,6 +6,7 @@ mod run_request;
 
 use crate::experiment::{self, Experiment};
 use crate::report;
+use crate::report::bounds;
 use crate::report::compare::Comparison;
 use crate::report::slower::BuildComparison;
 use crate::results::{LabResults, RESULTS_FILE};
@@ -20,7 +21,7 @@ Usage:
   kilndb lab list [FOLDER...]
   kilndb lab run EXPERIMENT... [--target NAME=URI]... [--before PROGRAM] [--restart] [--clients N,...] [--seconds N]
                  [--rows N] [--set NAME=VALUE]... [--rounds N] [--full] [--search-rate] [--driver lab|pgbench] [--keep]
-                 [--check] [--overwrite] [--out FOLDER]
+                 [--check] [--bounds] [--overwrite] [--out FOLDER]
   kilndb lab report FOLDER [--markdown FILE --section NAME] [--svg EXPERIMENT FILE]
   kilndb lab compare FOLDER FOLDER
 
@@ -32,7 +33,8 @@ run      runs experiments by their names, or folders of your own, or `documents`
          it works in schemas of its own, which it drops in the end unless --keep. With --before it compares two builds,
          its own (target kilndb) and another one's program (target before), in twelve rounds or more, and fails if a row
          is slower by its whole interval. --restart starts temporary servers again between rounds, with their data: one
-         start of a server is one sample. --check stops them in the end and has `kilndb check` look at what they leave
+         start of a server is one sample. --check stops them in the end and has `kilndb check` look at what they leave.
+         --bounds fails if a figure that experiments hold to a bound is beyond it
 report   writes results.csv and report.html of a folder anew. --markdown writes tables into a document instead, between its lines
          `<!-- lab: begin NAME -->` and `<!-- lab: end NAME -->`; --svg writes a picture of one experiment's bars
 compare  tells what has changed from one folder's results to another's, there and in compare.html of the second folder
@@ -92,6 +94,9 @@ fn run_experiments(arguments: &[String]) -> Result<(), String> {
         let comparison = BuildComparison::of(&results, BEFORE, OWN);
         println!("\n{}", comparison.text());
         wrong.extend(comparison.failures());
+    }
+    if request.bounds {
+        wrong.extend(bounds::failures(&results));
     }
     if request.check {
         wrong.extend(targets.into_iter().filter_map(|target| target.end().err()));

@@ -14,6 +14,8 @@ pub mod conversation;
 pub mod counter;
 pub mod driver;
 pub mod experiment;
+pub mod explained;
+pub mod films;
 pub mod guard;
 pub mod isolation;
 pub mod kind;

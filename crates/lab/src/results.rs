@@ -68,7 +68,49 @@ pub struct ExperimentResults {
     /// Variants from the best to the worst, as whoever wrote the experiment expects them.
     #[serde(default)]
     pub expected: Vec<String>,
+    /// Figures that are held to bounds.
+    #[serde(default)]
+    pub bounds: Vec<BoundFacts>,
     pub cells: Vec<CellResults>,
+}
+
+/// A figure, what it must not exceed and what is aimed at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BoundFacts {
+    pub name: String,
+    pub figure: BoundFigure,
+    pub variant: String,
+    /// The name of a statement, for figures of one.
+    #[serde(default)]
+    pub statement: String,
+    #[serde(default)]
+    pub must: Option<f64>,
+    #[serde(default)]
+    pub aim: Option<f64>,
+}
+
+/// What a bound is of. Less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BoundFigure {
+    /// The time of a statement, in times of PostgreSQL's.
+    Time,
+    /// The number that a statement has answered.
+    Value,
+    /// The times of all statements together, in times of PostgreSQL's.
+    TotalTime,
+    /// The largest ratio of a statement's times.
+    WorstTime,
+    /// The median ratio of the statements' times.
+    MedianTime,
+    /// The rows that pass through all nodes of all plans, in times of PostgreSQL's.
+    TotalRows,
+    /// The largest ratio of a plan's rows.
+    WorstRows,
+    /// The share of nodes of plans whose estimates are far from the truth, in times of PostgreSQL's.
+    FarEstimates,
+    /// The share of long queries, in %, whose plan takes more than twice as long as another one.
+    PoorPlans,
 }
 
 /// What the figures of an experiment count.
@@ -187,8 +229,48 @@ pub struct LatencyResults {
 pub struct StatementResults {
     /// The statement, in one line.
     pub text: String,
+    /// What its script calls it. Empty: nothing.
+    #[serde(default)]
+    pub name: String,
     pub count: u64,
     pub mean_us: f64,
+    /// The number that it has answered, where that is its figure and not its time.
+    #[serde(default)]
+    pub value: Option<f64>,
+    /// The rows that passed through all nodes of its plan, where they were counted.
+    #[serde(default)]
+    pub plan_rows: Option<f64>,
+    /// How good its plan is, where that was measured.
+    #[serde(default)]
+    pub estimates: Option<EstimateResults>,
+    /// Why it has no time: the server's words.
+    #[serde(default)]
+    pub problem: Option<String>,
+}
+
+/// How near the estimates of a plan come to the truth, and the plan to the best that switches of the planner can force.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EstimateResults {
+    /// Nodes of the plan that ran, and those whose estimate is within ten times of the rows that they yielded.
+    pub nodes: usize,
+    pub near: usize,
+    pub planning_ms: f64,
+    /// The time of the fastest plan, of a query that takes long enough to be held against other plans.
+    pub best_ms: Option<f64>,
+    /// What was off for it. Empty: it is the one that was chosen.
+    #[serde(default)]
+    pub best_without: String,
+}
+
+impl StatementResults {
+    /// What it took in all; None: it was not done.
+    pub fn total_ms(&self) -> Option<f64> {
+        self.problem.is_none().then_some(self.count as f64 * self.mean_us / 1e3)
+    }
+    /// How it is called: by its script, or by its text.
+    pub fn title(&self) -> &str {
+        if self.name.is_empty() { &self.text } else { &self.name }
+    }
 }
 
 /// What the server used during the run. None: it could not be told, as of a server elsewhere.

@@ -254,8 +254,11 @@ impl Planner<'_> {
             }
         }
         let index_cost = if let AccessPath::Index(_) = best.path { Some(best_cost) } else { None };
+        // No bitmap is better than a search for one row, unless index scans are disabled.
         let finds_one_row = matches!(&best.path, AccessPath::Index(path) if path.finds_one_row());
-        if !finds_one_row && self.wants_bitmap(table, preds, index_cost, wanted.limit.is_finite()) {
+        if !(finds_one_row && settings.indexscan)
+            && self.wants_bitmap(table, preds, index_cost, wanted.limit.is_finite())
+        {
             let selectivities: Vec<f64> = preds.iter().map(|e| self.condition_selectivity(rel.id, e)).collect();
             let conditions = Conditions { preds, selectivities: &selectivities };
             if let Some(path) = self.bitmap_path(rel, table, conditions, all, size)? {

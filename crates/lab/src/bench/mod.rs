@@ -1,14 +1,12 @@
 //! `kilndb-lab bench`: what experiments of the lab do not say. KilnDB against PostgreSQL, or one build of KilnDB against another, in
-//! turns, with tables: queries and their plans, statements over much data, changes of tables beside a load, access control, TLS.
+//! turns, with tables: changes of tables beside a load, access control, TLS.
 
 mod access;
-mod execution;
 mod figures;
 mod load;
 mod online;
 mod per_second;
 mod pgbench;
-mod plans;
 mod tls;
 mod turns;
 
@@ -32,39 +30,19 @@ pub(crate) struct BenchOptions {
     /// Another build of KilnDB to be compared with, instead of PostgreSQL.
     before: Option<PathBuf>,
     parts: Vec<String>,
-    /// The rows of the largest table in `execution`.
-    rows: u32,
-    /// The scale of TPC-H in `plans` and `execution`.
-    tpch: f64,
-    /// The films in `joins`, which all sizes follow from.
-    films: u32,
-    /// Parts of the names of rows in `execution`; none: all rows.
-    only: Vec<String>,
-    /// The turns of each server in `execution`, of which the medians count.
-    turns: usize,
 }
 
-const PARTS: [&str; 6] = [ONLINE, TLS, ACCESS, PLANS, JOINS, EXECUTION];
+const PARTS: [&str; 3] = [ONLINE, TLS, ACCESS];
 /// Changes of tables beside a load.
 const ONLINE: &str = "online";
 /// What grants, policies and strangers cost.
 const ACCESS: &str = "access";
 /// Point queries over TLS.
 const TLS: &str = "tls";
-/// The part that compares queries and their plans; it has tables of its own.
-const PLANS: &str = "plans";
-/// The part that compares estimates and plans of joins with the truth; it has tables of its own.
-const JOINS: &str = "joins";
-/// The part that measures how fast statements are executed; it has tables of its own.
-const EXECUTION: &str = "execution";
 
 impl BenchOptions {
     fn has(&self, part: &str) -> bool {
         self.parts.iter().any(|known| known == part)
-    }
-    /// There is something that begins with pgbench's tables.
-    fn has_loads(&self) -> bool {
-        [ONLINE, TLS, ACCESS].into_iter().any(|part| self.has(part))
     }
 }
 
@@ -75,19 +53,11 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     print_conditions(&options);
     let sides = sides(&options)?;
     let mut figures = Figures::default();
-    let failed = if options.has_loads() { measure(&sides, &options, &mut figures) } else { Vec::new() };
-    let mut wrong = if options.has(PLANS) { plans::run(&sides, &options) } else { Vec::new() };
-    if options.has(JOINS) {
-        wrong.extend(plans::joins::run(&sides, &options));
-    }
-    if options.has(EXECUTION) {
-        wrong.extend(execution::run(&sides, &options));
-    }
+    let failed = measure(&sides, &options, &mut figures);
+    let mut wrong = Vec::new();
     let checked = end(sides);
     let (base, other) = names(&options);
-    if options.has_loads() {
-        figures.print([base, other]);
-    }
+    figures.print([base, other]);
     let slower = figures.slower(base, other);
     let beyond = figures.beyond_bounds(other);
     if !failed.is_empty() {
@@ -115,9 +85,7 @@ fn print_conditions(options: &BenchOptions) {
         version("pgbench"),
         options.shared_buffers
     );
-    if options.has_loads() {
-        println!("scale {}, {} pairs of runs of {} s", options.scale, options.pairs, options.duration_s);
-    }
+    println!("scale {}, {} pairs of runs of {} s", options.scale, options.pairs, options.duration_s);
     println!();
 }
 
@@ -162,11 +130,6 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
         shared_buffers: "1GB".into(),
         before: None,
         parts: Vec::new(),
-        rows: 1_000_000,
-        tpch: 0.1,
-        films: 30_000,
-        only: Vec::new(),
-        turns: 3,
     };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
@@ -180,25 +143,20 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
             "--shared-buffers" => options.shared_buffers = value.clone(),
             "--before" => options.before = Some(value.into()),
             "--parts" => options.parts = value.split(',').map(str::to_string).collect(),
-            "--rows" => options.rows = value.parse().map_err(bad)?,
-            "--films" => options.films = films(value)?,
-            "--only" => options.only = value.split(',').map(|text| text.trim().to_string()).collect(),
-            "--turns" => options.turns = value.parse().map_err(bad)?,
-            "--tpch" => options.tpch = scale_of_tpch(value)?,
             _ => return Err(format!("unknown option {flag}")),
         }
     }
     if options.pairs < ROUNDS_MIN {
         return Err(format!("--pairs: at least {ROUNDS_MIN}"));
     }
-    if options.turns == 0 {
-        return Err("--turns: at least 1".into());
-    }
     if let Some(part) = options.parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
         return Err(format!("unknown part {part}: there are {}", PARTS.join(", ")));
     }
     if options.parts.is_empty() {
-        return Err(format!("--parts names some of {}; `kilndb lab run bench` is all else", PARTS.join(", ")));
+        return Err(format!(
+            "--parts names some of {}; `kilndb lab run bench` and `plans`, `execution` are all else",
+            PARTS.join(", ")
+        ));
     }
     if let Some(before) = options.before.as_ref().filter(|before| !before.is_file()) {
         return Err(format!("--before: {} is no file", before.display()));
@@ -208,18 +166,6 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
 
 fn numbers(list: &str) -> Result<Vec<u32>, std::num::ParseIntError> {
     list.split(',').map(str::parse).collect()
-}
-
-/// Below 0.01 there would not be a supplier of each kind; beyond 10 the numbers of parts outgrow what is measured here.
-fn scale_of_tpch(value: &str) -> Result<f64, String> {
-    let scale = value.parse::<f64>().ok().filter(|scale| (0.01..=10.0).contains(scale));
-    scale.ok_or_else(|| format!("--tpch: {value} is no scale from 0.01 to 10"))
-}
-
-/// Fewer films would not have a company of each country.
-fn films(value: &str) -> Result<u32, String> {
-    let films = value.parse::<u32>().ok().filter(|films| (1_000..=1_000_000).contains(films));
-    films.ok_or_else(|| format!("--films: {value} is no number from 1000 to 1000000"))
 }
 
 /// What the second is held against, and the second.

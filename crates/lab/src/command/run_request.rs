@@ -19,6 +19,8 @@ pub(super) struct RunRequest {
     pub overwrite: bool,
     /// What temporary servers leave is checked in the end.
     pub check: bool,
+    /// A figure beyond its bound fails.
+    pub bounds: bool,
 }
 
 /// The targets of two builds.
@@ -38,6 +40,7 @@ impl RunRequest {
             folder: None,
             overwrite: false,
             check: false,
+            bounds: false,
         };
         let mut rounds = None;
         let mut rest = arguments.iter();
@@ -48,6 +51,7 @@ impl RunRequest {
                 "--keep" => request.options.keep = true,
                 "--overwrite" => request.overwrite = true,
                 "--check" => request.check = true,
+                "--bounds" => request.bounds = true,
                 "--restart" => request.options.restart = true,
                 "--search-rate" => request.options.search_rate = true,
                 "--out" => request.folder = Some(value()?.into()),

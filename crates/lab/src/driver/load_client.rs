@@ -494,7 +494,10 @@ fn take(reply: &Reply<'_>, wanted: &SqlResults, rows: &mut ReadRows) -> io::Resu
             rows.count += 1;
             rows.last = fields.data_row()?;
         }
-        b'C' => taken.changed_rows = changed_rows(reply.body),
+        b'C' => {
+            let tag = std::str::from_utf8(reply.body).unwrap_or_default();
+            taken.changed_rows = changed_rows_of_tag(tag.trim_end_matches('\0'));
+        }
         b'E' => {
             let error = fields.error()?;
             taken.failure = Some((error.code, error.message));
@@ -506,8 +509,7 @@ fn take(reply: &Reply<'_>, wanted: &SqlResults, rows: &mut ReadRows) -> io::Resu
 }
 
 /// How many rows a command tag says were changed; those that are only read do not count.
-fn changed_rows(body: &[u8]) -> u64 {
-    let tag = std::str::from_utf8(body).unwrap_or_default().trim_end_matches('\0');
+pub(crate) fn changed_rows_of_tag(tag: &str) -> u64 {
     match tag.split(' ').next() {
         Some("INSERT" | "UPDATE" | "DELETE" | "MERGE" | "COPY") => {
             tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0)
@@ -549,7 +551,7 @@ mod tests {
     #[test]
     fn tags_tell_what_has_changed() {
         for (tag, rows) in [("UPDATE 3", 3), ("INSERT 0 2", 2), ("SELECT 7", 0), ("BEGIN", 0), ("DELETE 0", 0)] {
-            assert_eq!(changed_rows(format!("{tag}\0").as_bytes()), rows, "{tag}");
+            assert_eq!(changed_rows_of_tag(tag), rows, "{tag}");
         }
     }
 }

@@ -18,6 +18,7 @@ mod thread;
 
 pub(crate) use figures::EndedTransaction;
 pub use figures::{LoadFigures, SecondFigures, StatementFigures};
+pub(crate) use load_client::changed_rows_of_tag;
 pub use pgbench::run_pgbench;
 
 use crate::client::Address;

@@ -6,7 +6,7 @@
 
 use crate::driver::LoadProtocol;
 use crate::kind::{DataKind, LoadKind, data_kind, load_kind};
-use crate::results::CountedUnit;
+use crate::results::{BoundFigure, CountedUnit};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
@@ -28,6 +28,9 @@ pub struct ExperimentFile {
     /// One of those that builds are compared by, which `make bench` runs.
     #[serde(default)]
     pub bench: bool,
+    /// Other lists that it is in.
+    #[serde(default)]
+    pub lists: Vec<String>,
     pub load: LoadSection,
     /// Numbers and texts that setups and scripts know by name.
     #[serde(default)]
@@ -41,6 +44,8 @@ pub struct ExperimentFile {
     pub variants: Vec<Variant>,
     #[serde(default)]
     pub checks: Vec<Check>,
+    #[serde(default)]
+    pub bounds: Vec<BoundSection>,
     /// What others have measured, to be shown beside.
     #[serde(default)]
     pub figures: Vec<KnownFigures>,
@@ -65,6 +70,8 @@ pub struct LoadSection {
     pub tries: u32,
     /// Transactions a second that are due; without it each begins when the one before has ended.
     pub rate: Option<f64>,
+    /// Before the rounds that count comes one that does not. Without it: unless scripts run once.
+    pub warm_up: Option<bool>,
 }
 
 fn one() -> u32 {
@@ -81,6 +88,9 @@ pub struct SetupSection {
     /// Once for each variant and target, in a schema of its own.
     #[serde(default)]
     pub sql: Vec<String>,
+    /// All variants of a target work in one schema, and leave it as they have found it.
+    #[serde(default)]
+    pub shared: bool,
     /// Before each run.
     #[serde(default)]
     pub each_run: Vec<String>,
@@ -99,6 +109,26 @@ pub struct MeasureSection {
     /// The same load on a server that only answers stands beside, where the servers are this machine's.
     #[serde(default)]
     pub wire_limit: bool,
+    /// Of scripts that run once: all targets must answer each statement alike.
+    #[serde(default)]
+    pub answers: bool,
+    /// Of scripts that run once: EXPLAIN ANALYZE tells once how many rows pass through the plan of each statement with a name.
+    #[serde(default)]
+    pub plan_rows: bool,
+    /// Of scripts that run once: how near estimates come to the truth, and plans to the best that switches of the planner can force.
+    #[serde(default)]
+    pub estimates: bool,
+}
+
+/// A figure of all statements of a variant that is held to bounds. Bounds of one statement stand in front of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct BoundSection {
+    pub name: String,
+    pub figure: BoundFigure,
+    pub variant: String,
+    pub must: Option<f64>,
+    pub aim: Option<f64>,
 }
 
 /// Sessions beside the load, from before its beginning to behind its end.

@@ -11,8 +11,8 @@ mod file;
 
 pub use file::*;
 
-use crate::results::CountedUnit;
-use crate::script::{Script, VariableNames};
+use crate::results::{BoundFacts, BoundFigure, CountedUnit};
+use crate::script::{Script, StatementNotes, VariableNames};
 use include_dir::{Dir, include_dir};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -99,6 +99,47 @@ impl Experiment {
         self.texts.get(name).map(String::as_str).ok_or_else(|| format!("{name}: there is no such file"))
     }
 
+    /// The figures that are held to bounds: of statements, as notes in front of them say, then of all statements.
+    pub fn bounds(&self) -> Result<Vec<BoundFacts>, String> {
+        let mut bounds = Vec::new();
+        for variant in &self.file.variants {
+            let Some(script) = &variant.script else { continue };
+            let script = self.script(script, &mut VariableNames::default())?;
+            let mut names = Vec::new();
+            for notes in script.commands.iter().map(|command| &command.notes) {
+                let Some(name) = &notes.name else { continue };
+                if names.contains(name) {
+                    return Err(format!("{}: there are two statements {name}", script.name));
+                }
+                names.push(name.clone());
+                bounds.extend(self.bound_of_statement(variant, name, notes));
+            }
+        }
+        bounds.extend(self.file.bounds.iter().map(|bound| BoundFacts {
+            name: bound.name.clone(),
+            figure: bound.figure,
+            variant: bound.variant.clone(),
+            statement: String::new(),
+            must: bound.must,
+            aim: bound.aim,
+        }));
+        match bounds.iter().any(|bound| bound.statement.is_empty() && of_one(bound.figure)) {
+            true => Err("bounds: a figure of one statement stands in front of it".into()),
+            false => Ok(bounds),
+        }
+    }
+    fn bound_of_statement(&self, variant: &Variant, name: &str, notes: &StatementNotes) -> Option<BoundFacts> {
+        notes.must.or(notes.aim)?;
+        Some(BoundFacts {
+            name: if self.file.variants.len() == 1 { name.to_string() } else { format!("{name}, {}", variant.name) },
+            figure: if notes.is_value { BoundFigure::Value } else { BoundFigure::Time },
+            variant: variant.name.clone(),
+            statement: name.to_string(),
+            must: notes.must,
+            aim: notes.aim,
+        })
+    }
+
     fn examine_load(&self, variant: &Variant, names: &mut VariableNames) -> Result<(), String> {
         let kind = match variant.load()? {
             VariantLoad::Script(script) => return self.script(script, names).map(drop),
@@ -147,15 +188,25 @@ impl Experiment {
         if file.beside.as_ref().is_some_and(|beside| beside.without_pause && beside.every_ms.is_some()) {
             return Err("beside: every-ms is a pause, and without-pause has none".into());
         }
+        self.bounds()?;
+        let runs_once = file.count.runs_once();
+        if (file.measure.answers || file.measure.plan_rows || file.measure.estimates) && !runs_once {
+            return Err("answers, rows of plans and estimates are of scripts that run once".into());
+        }
         let mentioned = file.figures.iter().flat_map(|figures| figures.values.keys()).chain(&file.expected);
         let mentioned = mentioned.chain(file.counter.iter().map(|counter| &counter.variant));
+        let mentioned = mentioned.chain(file.bounds.iter().map(|bound| &bound.variant));
         match mentioned.into_iter().find(|name| !file.variants.iter().any(|variant| variant.name == **name)) {
-            Some(name) => {
-                Err(format!("there is no variant {name}, which figures, the expected order or the counter mention"))
-            }
+            Some(name) => Err(format!(
+                "there is no variant {name}, which figures, bounds, the expected order or the counter mention"
+            )),
             None => Ok(()),
         }
     }
+}
+
+fn of_one(figure: BoundFigure) -> bool {
+    matches!(figure, BoundFigure::Time | BoundFigure::Value)
 }
 
 fn is_file_name(entry: &str) -> bool {
@@ -169,7 +220,7 @@ impl Experiment {
             "documents" => self.file.documents,
             "bench" => self.file.bench,
             "all" => true,
-            _ => self.name == name,
+            _ => self.name == name || self.file.lists.iter().any(|list| list == name),
         }
     }
 }
@@ -245,7 +296,7 @@ mod tests {
             ("[[variants]]\nname = 'a'\nload = 'tpcd'\n", "there is no kind of load tpcd, but tpcc, tpcc-batches"),
             (
                 "[setup]\ndata = 'tpcd'\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n",
-                "kind of data tpcd, but tpcc, tpch",
+                "kind of data tpcd, but films, tpcc, tpch",
             ),
             ("[[variants]]\nname = 'a'\nload = 'tpcc'\n", "load tpcc wants setup: data = \"tpcc\""),
             ("[setup]\ndata = 'tpch'\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n", "data tpch want a variable scale"),

@@ -5,6 +5,7 @@
 //!
 //! Must not know: experiments and targets.
 
+mod films_kind;
 mod tpcc_kind;
 mod tpch_kind;
 
@@ -36,7 +37,8 @@ pub struct LoadKind {
     breaches: fn(&mut Client) -> Result<Vec<String>, String>,
 }
 
-static DATA: [DataKind; 2] = [
+static DATA: [DataKind; 3] = [
+    DataKind { name: "films", variables: &["films"], fill: films_kind::fill },
     DataKind { name: "tpcc", variables: &["warehouses", "items", "customers"], fill: tpcc_kind::fill },
     DataKind { name: "tpch", variables: &["scale"], fill: tpch_kind::fill },
 ];

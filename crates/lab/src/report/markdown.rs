@@ -5,6 +5,7 @@
 //!
 //! Must not know: servers.
 
+use super::bounds::{self, BoundRow};
 use super::summary::{CellSummary, ExperimentSummary, StatementSummary, statements, unit};
 use super::verdict::verdict;
 use super::words::{self, one_line};
@@ -48,7 +49,7 @@ fn with_section(document: &str, section: &str, text: &str) -> Result<String, Str
 pub fn text(results: &LabResults) -> String {
     let mut text = conditions(results);
     for experiment in ExperimentSummary::all(results) {
-        text += &of_experiment(&experiment);
+        text += &of_experiment(&experiment, &bounds::of_experiment(results, experiment.results));
     }
     text
 }
@@ -87,7 +88,7 @@ fn command_block(command: &str) -> String {
     format!("    {}", one_line(command))
 }
 
-fn of_experiment(experiment: &ExperimentSummary) -> String {
+fn of_experiment(experiment: &ExperimentSummary, bounds: &[BoundRow]) -> String {
     let results = experiment.results;
     let unit = words::capitalized(unit(results.counted));
     let mut text = format!("\n#### {}\n\n{unit}. {}\n\n", plain(&results.title), plain(&verdict(experiment)));
@@ -96,6 +97,9 @@ fn of_experiment(experiment: &ExperimentSummary) -> String {
         _ => table_of_rates(experiment),
     };
     text += &table.text();
+    if !bounds.is_empty() {
+        text += &format!("\n{}", table_of_bounds(bounds).text());
+    }
     let mut problems = String::new();
     for cell in experiment.in_order() {
         let (clients, of) = (words::count_of(cell.cell.clients, "client"), cell.cell);
@@ -134,6 +138,15 @@ fn table_of_rates(experiment: &ExperimentSummary) -> MarkdownTable {
     table
 }
 
+/// A row for each figure that is held to bounds.
+fn table_of_bounds(bounds: &[BoundRow]) -> MarkdownTable {
+    let mut table = MarkdownTable::new(&[], &["bound"]);
+    table.numbers(bounds::COLUMNS.iter().map(|name| name.to_string()));
+    let row = |bound: &BoundRow| std::iter::once(plain(&bound.name())).chain(bound.texts()).collect();
+    table.rows = bounds.iter().map(row).collect();
+    table
+}
+
 /// A row for each statement of each variant, and one for all of them.
 fn table_of_statements(experiment: &ExperimentSummary) -> MarkdownTable {
     let mut table = MarkdownTable::new(&[], &["variant", "statement"]);
@@ -148,8 +161,11 @@ fn table_of_statements(experiment: &ExperimentSummary) -> MarkdownTable {
             let longest = of_cells.iter().flatten().max_by_key(|statements| statements.len());
             for (at, statement) in longest.into_iter().flatten().enumerate() {
                 let each: Vec<_> = of_cells.iter().map(|of| of.as_ref().and_then(|of| of.get(at))).collect();
-                let number = at + 1;
-                let mut row = vec![plain(variant), format!("{number}. {}", code(statement.text))];
+                let shown = match statement.is_named {
+                    true => plain(statement.title),
+                    false => format!("{}. {}", at + 1, code(statement.title)),
+                };
+                let mut row = vec![plain(variant), shown];
                 row.extend(each.iter().map(|one| shown_value(one.and_then(|one| one.value()))));
                 row.extend(gains(&each, |base, own| own.gain_on(base)));
                 table.rows.push(row);

@@ -1,11 +1,12 @@
 //! What people are shown of a run of the lab, all of it made from its results alone: a table on the terminal, CSV, a page, Markdown for a
-//! document, a picture, what is slower.
+//! document, a picture, what is slower, what is beyond its bounds.
 //!
 //! 1. Nothing is shown that the results do not say, and a cell without runs says in words why it has none.
 //! 2. Each kind of view computes nothing: medians, intervals and verdicts come from `summary` and `verdict`.
 //!
 //! Must not know: servers, and how loads are run.
 
+pub mod bounds;
 pub mod compare;
 pub mod csv;
 pub mod html;

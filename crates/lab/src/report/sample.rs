@@ -7,8 +7,8 @@
 //! Must not know: how anything is shown.
 
 use crate::results::{
-    CellResults, CountedUnit, ExperimentResults, KnownFigureSet, LabResults, LatencyResults, MachineFacts, RunResults,
-    SecondResults, ServerUse, StatementResults, TargetFacts, VariantFacts,
+    BoundFacts, BoundFigure, CellResults, CountedUnit, ExperimentResults, KnownFigureSet, LabResults, LatencyResults,
+    MachineFacts, RunResults, SecondResults, ServerUse, StatementResults, TargetFacts, VariantFacts,
 };
 use std::collections::BTreeMap;
 
@@ -65,6 +65,7 @@ pub fn experiment_of(counted: CountedUnit, cells: Vec<CellResults>) -> Experimen
         setup: String::new(),
         figures: Vec::new(),
         expected: Vec::new(),
+        bounds: Vec::new(),
         cells,
     }
 }
@@ -129,6 +130,7 @@ fn hot_row() -> ExperimentResults {
         setup: "create table tbl (id int primary key, cnt int);\ninsert into tbl values (1, 2000000000);\n".into(),
         figures: vec![figures],
         expected: ["plain", "skip-locked", "advisory"].map(String::from).into(),
+        bounds: Vec::new(),
         ..experiment_of(CountedUnit::ChangedRows, cells)
     }
 }
@@ -209,6 +211,7 @@ fn commit_times() -> ExperimentResults {
                     text: text.into(),
                     count: 2,
                     mean_us: ms * 1e3 * slower * factor * noise(number, text.len() + target.len()),
+                    ..StatementResults::default()
                 };
                 run.statements = vec![
                     statement("create table t (id int)", 4.0),
@@ -230,6 +233,14 @@ fn commit_times() -> ExperimentResults {
             ),
             variant("logged", "", "create table t (id int);\ninsert into t select generate_series(1, 1000000);\n"),
         ],
+        bounds: vec![BoundFacts {
+            name: "all, unlogged".into(),
+            figure: BoundFigure::TotalTime,
+            variant: "plain".into(),
+            statement: String::new(),
+            must: Some(0.5),
+            aim: Some(0.2),
+        }],
         ..experiment_of(CountedUnit::StatementTime, cells)
     }
 }
@@ -249,6 +260,7 @@ pub fn hostile_results() -> LabResults {
         (experiment.title, experiment.question) = (hostile(), hostile());
         experiment.setup = hostile();
         experiment.expected = vec![hostile()];
+        experiment.bounds.iter_mut().for_each(|bound| bound.name = hostile());
         experiment.figures.iter_mut().for_each(|set| {
             (set.source, set.unit) = (hostile(), hostile());
             set.values.insert(hostile(), 1.0);

@@ -145,7 +145,7 @@ impl BuildRow {
         let (of_base, of_own) = (base.value(), own.value());
         let is_short = of_base.is_none_or(|value| value.median < STATEMENT_MIN_MS);
         BuildRow {
-            name: format!("{cell}: {}", words::cut(own.text, STATEMENT_CHARS)),
+            name: format!("{cell}: {}", words::cut(own.title, STATEMENT_CHARS)),
             clients,
             base: of_base,
             own: of_own,
@@ -251,6 +251,7 @@ mod tests {
                     text: text.into(),
                     count: 1,
                     mean_us: ms * (1000.0 + 20.0 * (round % 5) as f64),
+                    ..StatementResults::default()
                 };
                 run.statements =
                     vec![statement("create", 1.0 * times), statement("fill", 100.0), statement("drop", 20.0 * times)];

@@ -5,7 +5,10 @@
 //!
 //! Must not know: how anything is shown.
 
-use crate::results::{CellResults, CountedUnit, ExperimentResults, LabResults, RunResults, VariantFacts};
+use crate::results::{
+    CellResults, CountedUnit, EstimateResults, ExperimentResults, LabResults, RunResults, StatementResults,
+    VariantFacts,
+};
 use crate::statistics::{Better, Gain, Measured, median};
 
 /// Which of two values of a unit is the better one.
@@ -43,10 +46,11 @@ pub fn run_value(run: &RunResults, counted: CountedUnit) -> Option<f64> {
     if !run.failed_checks.is_empty() {
         return None;
     }
-    let total_ms = || run.statements.iter().map(|statement| statement.count as f64 * statement.mean_us / 1e3).sum();
+    // The sum of less than all statements is no figure.
+    let total_ms = || run.statements.iter().map(StatementResults::total_ms).sum::<Option<f64>>();
     match counted {
         CountedUnit::ChangedRows | CountedUnit::Transactions => run.rate(counted),
-        CountedUnit::StatementTime => (!run.statements.is_empty()).then(total_ms),
+        CountedUnit::StatementTime => Some(&run.statements).filter(|all| !all.is_empty()).and_then(|_| total_ms()),
         CountedUnit::P99Latency => run.percentile_us(99.0).map(|us| us as f64 / 1e3),
         CountedUnit::LogBytes => run.server.log_bytes.map(|bytes| bytes as f64 / run.transactions.max(1) as f64),
         CountedUnit::Bytes => run.bytes.map(|bytes| bytes as f64),
@@ -108,6 +112,12 @@ impl<'a> CellSummary<'a> {
         let mut told: Vec<String> = self.cell.problem.iter().cloned().collect();
         for (at, run) in self.cell.runs.iter().enumerate().filter(|(_, run)| !run.failed_checks.is_empty()) {
             told.push(format!("run {} does not count, as a check failed: {}", at + 1, run.failed_checks.join(", ")));
+        }
+        for (at, run) in self.cell.runs.iter().enumerate() {
+            for statement in &run.statements {
+                let problem = statement.problem.iter();
+                told.extend(problem.map(|problem| format!("run {}, {}: {problem}", at + 1, statement.title())));
+            }
         }
         if told.is_empty() && self.value.is_none() {
             told.push("there are no runs".into());
@@ -195,28 +205,50 @@ impl<'a> ExperimentSummary<'a> {
 
 /// A statement of a script and what it took in all, of one cell.
 pub struct StatementSummary<'a> {
-    pub text: &'a str,
-    /// By run; None: the run does not count.
+    /// Its name, or its text where it has none.
+    pub title: &'a str,
+    pub is_named: bool,
+    /// By run; None: the run does not count, or the statement was not done.
     pub totals_ms: Vec<Option<f64>>,
+    /// The numbers that it has answered, by run, where that is its figure.
+    pub values: Vec<Option<f64>>,
+    /// The rows of its plan, of the last run that counted them.
+    pub plan_rows: Option<f64>,
+    /// How good its plan is, of the last run that measured it.
+    pub estimates: Option<&'a EstimateResults>,
 }
 
 /// The statements of a cell, in the order of its script.
 pub fn statements<'a>(cell: &CellSummary<'a>) -> Vec<StatementSummary<'a>> {
-    let Some(first) = cell.runs().next() else { return Vec::new() };
-    let total_ms = |run: &RunResults, at: usize| {
-        run.statements.get(at).map(|statement| statement.count as f64 * statement.mean_us / 1e3)
+    // A run whose sum is no figure has statements that are.
+    let runs: Vec<Option<&RunResults>> =
+        cell.cell.runs.iter().map(|run| Some(run).filter(|run| run.failed_checks.is_empty())).collect();
+    let Some(first) = runs.iter().flatten().next() else { return Vec::new() };
+    let of_place = |(at, statement): (usize, &'a StatementResults)| {
+        let of_runs = |figure: fn(&StatementResults) -> Option<f64>| -> Vec<Option<f64>> {
+            runs.iter().map(|run| run.and_then(|run| run.statements.get(at)).and_then(figure)).collect()
+        };
+        let estimates = runs.iter().filter_map(|run| run.and_then(|run| run.statements.get(at)?.estimates.as_ref()));
+        StatementSummary {
+            title: statement.title(),
+            estimates: estimates.last(),
+            is_named: !statement.name.is_empty(),
+            totals_ms: of_runs(StatementResults::total_ms),
+            values: of_runs(|statement| statement.value),
+            plan_rows: of_runs(|statement| statement.plan_rows).into_iter().flatten().next_back(),
+        }
     };
-    let of_run = |at, (run, value): (&RunResults, &Option<f64>)| value.and_then(|_| total_ms(run, at));
-    let of_place = |(at, text): (usize, &'a str)| {
-        let totals_ms = cell.cell.runs.iter().zip(&cell.values).map(|both| of_run(at, both)).collect();
-        StatementSummary { text, totals_ms }
-    };
-    first.statements.iter().map(|statement| statement.text.as_str()).enumerate().map(of_place).collect()
+    first.statements.iter().enumerate().map(of_place).collect()
 }
 
 impl StatementSummary<'_> {
+    /// The median of its times, with their interval.
     pub fn value(&self) -> Option<Measured> {
         Measured::of(&self.totals_ms.iter().flatten().copied().collect::<Vec<f64>>())
+    }
+    /// The median of the numbers that it has answered.
+    pub fn answered(&self) -> Option<f64> {
+        Measured::of(&self.values.iter().flatten().copied().collect::<Vec<f64>>()).map(|value| value.median)
     }
     /// How many times as fast this is as `base`.
     pub fn gain_on(&self, base: &StatementSummary) -> Option<Gain> {

@@ -4,6 +4,7 @@
 //!
 //! Must not know: files, and the page.
 
+use super::bounds;
 use super::summary::{CellSummary, ExperimentSummary, unit};
 use super::verdict::verdict;
 use super::words::{self, one_line};
@@ -14,6 +15,7 @@ pub fn text(results: &LabResults) -> String {
     let mut text = String::new();
     for experiment in ExperimentSummary::all(results) {
         text += &of_experiment(&experiment);
+        text += &bounds::text(&bounds::of_experiment(results, experiment.results));
         text.push('\n');
     }
     for target in &results.targets {

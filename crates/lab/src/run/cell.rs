@@ -2,13 +2,15 @@
 //!
 //! Must not know: other cells.
 
+use super::answers::{StatementAnswer, difference};
 use super::beside::{BesidePace, BesideSession, BesideSessions};
 use super::observer::{self, Observed};
 use super::progress::LabProgress;
 use super::session::ScriptSession;
+use super::timed::{self, PlanQuestion, STATEMENT_CHARS};
 use super::{DriverKind, LabOptions, is_stopped};
 use crate::client::Client;
-use crate::driver::{self, LoadFigures, LoadLength, LoadPlan};
+use crate::driver::{self, EndedTransaction, LoadFigures, LoadLength, LoadPlan};
 use crate::experiment::{Experiment, ProductName, Variant, VariantLoad};
 use crate::kind::{KindLoad, KindVariables, LoadKind};
 use crate::results::{
@@ -16,12 +18,10 @@ use crate::results::{
 };
 use crate::script::{ScriptStep, VariableNames};
 use crate::target::{Target, session_name};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Percentages whose latencies are kept.
 const PERCENTILES: [f64; 13] = [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 100.0];
-/// Characters of a statement that results show.
-const STATEMENT_CHARS: usize = 200;
 /// A warm-up is that part of a run.
 const WARM_UP_PART: u32 = 3;
 
@@ -34,6 +34,10 @@ pub(super) struct LabCell<'c> {
     presets: Vec<(String, String)>,
     seconds: u64,
     driver: DriverKind,
+    /// What statements have answered since the answers of a round were compared.
+    answers: Vec<StatementAnswer>,
+    /// The rows of the plans of the statements, once they have been counted.
+    plan_rows: Option<Vec<Option<f64>>>,
     /// Why it cannot be run.
     problem: Option<String>,
 }
@@ -74,7 +78,9 @@ impl<'c> LabCell<'c> {
             experiment,
             variant,
             target,
-            schema: schema_name(&experiment.name, &variant.name),
+            schema: schema_name(&experiment.name, if file.setup.shared { "shared" } else { &variant.name }),
+            answers: Vec::new(),
+            plan_rows: None,
             presets,
             seconds: super::seconds_of(experiment, options),
             driver: options.driver,
@@ -87,6 +93,16 @@ impl<'c> LabCell<'c> {
     }
     pub fn counted(&self) -> CountedUnit {
         self.experiment.file.count
+    }
+    pub fn variant_name(&self) -> &str {
+        &self.variant.name
+    }
+    /// A script that runs once is not warmed up unless its experiment says so: its setup has just made what it works on.
+    pub fn warms_up(&self) -> bool {
+        self.experiment.file.load.warm_up.unwrap_or(!self.counted().runs_once())
+    }
+    pub fn shares_schema_with(&self, other: &LabCell<'_>) -> bool {
+        self.target.name == other.target.name && self.schema == other.schema
     }
     pub fn has_clients(&self, clients: usize, options: &LabOptions) -> bool {
         super::clients_of_variant(self.experiment, self.variant, options).contains(&clients)
@@ -102,23 +118,52 @@ impl<'c> LabCell<'c> {
         }
     }
 
-    /// Makes the schema and what is in it.
-    pub fn prepare(&mut self) {
+    /// Makes the schema and what is in it. `first`: a cell that has made it already, for both.
+    pub fn prepare(&mut self, first: Option<&LabCell<'_>>) {
         if self.problem.is_none() && !self.target.is_wire() {
-            self.problem = self.alone(|| self.set_up()).err();
+            self.problem = match first {
+                Some(first) => first.problem.clone().or_else(|| self.alone(|| self.set_up_own()).err()),
+                None => self.alone(|| self.set_up().and_then(|()| self.set_up_own())).err(),
+            };
         }
     }
+    /// What all variants have.
     fn set_up(&self) -> Result<(), String> {
         let mut client = self.target.connect().map_err(|e| e.to_string())?;
         client.query(&format!("create schema \"{}\"", self.schema)).map_err(|e| e.to_string())?;
-        client.query(&self.session(&[])).map_err(|e| e.to_string())?;
+        let mut client = self.admin()?;
         let setup = &self.experiment.file.setup;
         if let Some(data) = setup.data {
             data.fill(&mut client, KindVariables(&self.presets))?;
         }
+        self.run_setup(client, &setup.sql)
+    }
+    /// What this variant has beside.
+    fn set_up_own(&self) -> Result<(), String> {
+        self.run_setup(self.admin()?, &self.variant.setup)
+    }
+    fn run_setup(&self, client: Client, entries: &[String]) -> Result<(), String> {
         let mut names = VariableNames::default();
-        let script = self.experiment.setup(&[&setup.sql, &self.variant.setup], &mut names)?;
+        let script = self.experiment.setup(&[entries], &mut names)?;
         ScriptSession::new(client, &names, &self.presets).run(&script, &names)
+    }
+
+    /// Tells what another target has answered otherwise: of a statement with figures there, of another as a check.
+    pub fn compare_answers(&self, first: &LabCell<'_>, run: &mut RunResults, progress: &mut LabProgress) {
+        for answer in &self.answers {
+            let same = |other: &&StatementAnswer| (other.figure, &other.title) == (answer.figure, &answer.title);
+            let Some(other) = first.answers.iter().find(same) else { continue };
+            let Some(difference) = difference(&other.rows, &answer.rows) else { continue };
+            let told = format!("another answer than {}'s: {difference}", first.target.name);
+            progress.problem(&format!("{}: {told}", answer.title));
+            match answer.figure.and_then(|at| run.statements.get_mut(at)) {
+                Some(statement) => statement.problem = Some(told),
+                None => run.failed_checks.push(format!("{}: {told}", answer.title)),
+            }
+        }
+    }
+    pub fn forget_answers(&mut self) {
+        self.answers.clear();
     }
     /// Takes away what there is, unless it is to be kept.
     pub fn clear(&self, keep: bool) {
@@ -174,7 +219,12 @@ impl<'c> LabCell<'c> {
     pub fn run_shaped(&mut self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
         match self.target.is_wire() {
             true => self.run_on_wire(shape, progress),
-            false => self.alone(|| self.run_alone(shape, progress)),
+            false => {
+                self.target.go_on();
+                let done = self.run_alone(shape, progress);
+                self.target.pause();
+                done
+            }
         }
     }
 
@@ -185,7 +235,7 @@ impl<'c> LabCell<'c> {
         let figures = figures?;
         Ok(run_results(&figures, statements(&figures, &plan), observed, ServerUse::default()))
     }
-    fn run_alone(&self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
+    fn run_alone(&mut self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
         let file = &self.experiment.file;
         let mut names = VariableNames::default();
         let before_each = self.experiment.setup(&[&file.setup.each_run], &mut names)?;
@@ -199,17 +249,25 @@ impl<'c> LabCell<'c> {
         let rows_before = count(&mut admin)?;
         let use_before = ServerMarks::of(&mut admin, self.target);
         let beside = self.beside()?;
-        let (figures, observed) = observer::beside(self, &plan, progress, || match beside {
-            Some(beside) => beside.during(&mut admin, || self.load(&plan)),
-            None => self.load(&plan),
+        let mut answers = Vec::new();
+        let mut load = || {
+            if self.is_timed() {
+                self.timed(&plan, &mut answers)
+            } else {
+                self.load(&plan).map(|figures| of_load(figures, &plan))
+            }
+        };
+        let (done, observed) = observer::beside(self, &plan, progress, || match beside {
+            Some(beside) => beside.during(&mut admin, load),
+            None => load(),
         });
-        let figures = figures?;
+        let (figures, statements) = done?;
         if figures.errors.contains_key("08006") {
             return Err(figures.first_error.unwrap_or_default());
         }
         let server = ServerMarks::of(&mut admin, self.target).since(&use_before, observed.memory_bytes);
         let rows_after = count(&mut admin)?;
-        let mut run = run_results(&figures, statements(&figures, &plan), observed, server);
+        let mut run = run_results(&figures, statements, observed, server);
         if let Some(sql) = &file.measure.bytes {
             let bytes = admin.integer(sql).map_err(|e| format!("bytes: {e}"))?;
             run.bytes = u64::try_from(bytes).ok();
@@ -218,7 +276,47 @@ impl<'c> LabCell<'c> {
             run.changed_rows = before.abs_diff(after);
         }
         self.check(&figures, &mut run, &mut admin)?;
+        // Once is enough: what a plan does is the same each time.
+        let counted = || run.statements.iter().map(|statement| statement.plan_rows).collect();
+        let plan_rows = self.plan_rows.take().unwrap_or_else(counted);
+        run.statements.iter_mut().zip(&plan_rows).for_each(|(statement, rows)| statement.plan_rows = *rows);
+        self.plan_rows = Some(plan_rows);
+        self.answers = answers;
         Ok(run)
+    }
+
+    /// Its script runs once, in a session that wants to know each answer.
+    fn is_timed(&self) -> bool {
+        self.counted().runs_once() && self.variant.script.is_some() && self.driver == DriverKind::Lab
+    }
+    fn timed(
+        &self,
+        plan: &LoadPlan,
+        answers: &mut Vec<StatementAnswer>,
+    ) -> Result<(LoadFigures, Vec<StatementResults>), String> {
+        let mut client = self.target.connect().map_err(|e| e.to_string())?;
+        client.query(&plan.session).map_err(|e| e.to_string())?;
+        let mut session = ScriptSession::new(client, &plan.names, &self.presets);
+        let (script, _) = plan.scripts.first().ok_or("there is no script")?;
+        let measure = &self.experiment.file.measure;
+        let question = match measure.estimates {
+            true => PlanQuestion::Estimates,
+            false if measure.plan_rows && self.plan_rows.is_none() => PlanQuestion::Rows,
+            false => PlanQuestion::Nothing,
+        };
+        let began = Instant::now();
+        let done = timed::run(&mut session, (script, &plan.names), question)?;
+        if measure.answers {
+            *answers = done.answers;
+        }
+        let mut figures = LoadFigures { elapsed: began.elapsed(), ..LoadFigures::default() };
+        let latency = done.statements.iter().filter_map(StatementResults::total_ms).sum::<f64>() / 1e3;
+        figures.ended(&EndedTransaction {
+            at: figures.elapsed,
+            latency: Duration::from_secs_f64(latency),
+            changed_rows: done.changed_rows,
+        });
+        Ok((figures, done.statements))
     }
 
     /// Errors: nothing was done, so there is nothing to count; its own words if the server had any.
@@ -381,6 +479,11 @@ pub(super) fn run_results(
     }
 }
 
+fn of_load(figures: LoadFigures, plan: &LoadPlan) -> (LoadFigures, Vec<StatementResults>) {
+    let statements = statements(&figures, plan);
+    (figures, statements)
+}
+
 /// The statements of the script, with their times.
 fn statements(figures: &LoadFigures, plan: &LoadPlan) -> Vec<StatementResults> {
     let mut found = Vec::new();
@@ -389,8 +492,10 @@ fn statements(figures: &LoadFigures, plan: &LoadPlan) -> Vec<StatementResults> {
             if let ScriptStep::Sql(sql) = &command.step {
                 found.push(StatementResults {
                     text: sql.in_one_line(&plan.names, STATEMENT_CHARS),
+                    name: command.notes.name.clone().unwrap_or_default(),
                     count: figures.count,
                     mean_us: figures.time.as_secs_f64() * 1e6 / figures.count as f64,
+                    ..StatementResults::default()
                 });
             }
         }

@@ -8,14 +8,17 @@
 //!
 //! Must not know: how results are shown.
 
+mod answers;
 mod beside;
 mod cell;
 mod counters;
+mod estimates;
 mod observer;
 mod progress;
 mod rate_search;
 mod session;
 mod stop;
+mod timed;
 mod wire_limit;
 
 pub use stop::{StopWatch, is_stopped};
@@ -125,10 +128,7 @@ fn run_experiment(
             cells.push(LabCell::new(experiment, variant, target, options)?);
         }
     }
-    for cell in &mut cells {
-        progress.preparing(&cell.name());
-        cell.prepare();
-    }
+    prepare(&mut cells, progress);
     let clients = clients_of(experiment, options);
     let mut found = Vec::new();
     for clients in clients {
@@ -137,10 +137,30 @@ fn run_experiment(
         run_rounds((&mut cells, &mut of_clients), targets, options, progress);
         found.extend(of_clients);
     }
-    cells.iter().for_each(|cell| cell.clear(options.keep));
+    clear(&cells, options.keep);
     let (of_others, others) = counters::run(experiment, options, progress);
     found.extend(of_others);
     Ok((results_of(experiment, found)?, others))
+}
+
+/// Fills the schemas. Cells of a target that share one have it filled by the first of them.
+fn prepare(cells: &mut [LabCell<'_>], progress: &mut LabProgress) {
+    for at in 0..cells.len() {
+        let (before, rest) = cells.split_at_mut(at);
+        let cell = &mut rest[0];
+        progress.preparing(&cell.name());
+        let first = before.iter().find(|other| other.shares_schema_with(cell));
+        cell.prepare(first);
+    }
+}
+
+/// Takes the schemas away, each once.
+fn clear(cells: &[LabCell<'_>], keep: bool) {
+    for (at, cell) in cells.iter().enumerate() {
+        if !cells[..at].iter().any(|other| other.shares_schema_with(cell)) {
+            cell.clear(keep);
+        }
+    }
 }
 
 /// The rounds of all cells with one number of clients.
@@ -150,8 +170,7 @@ fn run_rounds(
     options: &LabOptions,
     progress: &mut LabProgress,
 ) {
-    // A script that runs once is not warmed up: its setup has just made what it works on.
-    let warm_up = usize::from(cells.first().is_some_and(|cell| !cell.counted().runs_once()));
+    let warm_up = usize::from(cells.first().is_some_and(|cell| cell.warms_up()));
     for round in 0..options.rounds + warm_up {
         let mut order: Vec<usize> = (0..cells.len()).collect();
         if round % 2 == 1 {
@@ -184,12 +203,28 @@ fn run_rounds(
                 }
             }
         }
+        compare_answers(cells, results, progress);
     }
     if options.search_rate {
         for (cell, of_cell) in cells.iter_mut().zip(results) {
             rate_search::search(cell, of_cell, progress);
         }
     }
+}
+
+/// Holds what was answered in a round against what the first target has answered that has the variant.
+fn compare_answers(cells: &mut [&mut LabCell<'_>], results: &mut [CellResults], progress: &mut LabProgress) {
+    for at in 1..cells.len() {
+        let (before, rest) = cells.split_at_mut(at);
+        let cell = &mut rest[0];
+        if let Some(first) = before.iter().find(|other| other.variant_name() == cell.variant_name())
+            && let Some(run) = results[at].runs.last_mut()
+        {
+            cell.compare_answers(first, run, progress);
+        }
+    }
+    // What a later round does not answer again is not held against what an earlier one has.
+    cells.iter_mut().for_each(|cell| cell.forget_answers());
 }
 
 /// Starts the temporary servers again.
@@ -270,6 +305,7 @@ fn results_of(experiment: &Experiment, cells: Vec<CellResults>) -> Result<Experi
             + &experiment.setup_text(&[&file.setup.sql, &file.setup.each_run, &file.setup.session])?,
         figures: file.figures.iter().map(known).collect(),
         expected: file.expected.clone(),
+        bounds: experiment.bounds()?,
         cells,
     })
 }

@@ -7,8 +7,12 @@
 
 use crate::client::{Answer, Client};
 use crate::script::{
-    Script, ScriptEnvironment, ScriptRandom, ScriptStep, SqlResults, SqlText, VariableNames, Variables,
+    Script, ScriptCommand, ScriptEnvironment, ScriptRandom, ScriptStep, SqlResults, SqlText, VariableNames, Variables,
 };
+
+/// What is done with a statement of a script.
+pub(super) type StatementAction<'a> =
+    &'a mut dyn FnMut(&mut ScriptSession, &ScriptCommand, &SqlText) -> Result<(), String>;
 
 pub(super) struct ScriptSession {
     pub client: Client,
@@ -29,11 +33,20 @@ impl ScriptSession {
     }
 
     pub fn run(&mut self, script: &Script, names: &VariableNames) -> Result<(), String> {
+        self.run_with(script, names, &mut |session, _, sql| session.statement(sql, names))
+    }
+    /// Runs a script with something else done for each of its statements.
+    pub fn run_with(
+        &mut self,
+        script: &Script,
+        names: &VariableNames,
+        statement: StatementAction<'_>,
+    ) -> Result<(), String> {
         let mut at = 0;
         while let Some(command) = script.commands.get(at) {
             at += 1;
             let done = match &command.step {
-                ScriptStep::Sql(sql) => self.statement(sql, names),
+                ScriptStep::Sql(sql) => statement(self, command, sql),
                 ScriptStep::Set { variable, expression } => {
                     let value = expression.evaluate(&mut self.environment(names));
                     value.map(|value| self.variables.set(*variable, value))
@@ -61,10 +74,19 @@ impl ScriptSession {
     }
 
     fn statement(&mut self, sql: &SqlText, names: &VariableNames) -> Result<(), String> {
+        let text = self.text_of(sql, names);
+        let answers = self.client.query(&text).map_err(|e| e.to_string())?;
+        self.keep(&sql.results, &answers, names)
+    }
+    /// A statement with the variables' values.
+    pub fn text_of(&self, sql: &SqlText, names: &VariableNames) -> String {
         let mut text = String::new();
         sql.write_with_values(&self.variables, names, &mut text);
-        let answers = self.client.query(&text).map_err(|e| e.to_string())?;
-        match &sql.results {
+        text
+    }
+    /// Keeps of what a statement has answered what the script wants to know.
+    pub fn keep(&mut self, results: &SqlResults, answers: &[Answer], names: &VariableNames) -> Result<(), String> {
+        match results {
             SqlResults::Ignored => Ok(()),
             SqlResults::OneRow { prefix } => match answers.last().filter(|answer| answer.rows.len() == 1) {
                 Some(answer) => {

@@ -8,6 +8,7 @@
 
 mod expression;
 mod functions;
+mod notes;
 mod random;
 mod reader;
 mod sql;
@@ -15,6 +16,7 @@ mod value;
 mod variables;
 
 pub use expression::{ScriptEnvironment, ScriptExpression};
+pub use notes::StatementNotes;
 pub use random::ScriptRandom;
 pub use reader::{Script, ScriptCommand, ScriptStep, ShellWord, SleepTime};
 pub use sql::{SqlResults, SqlText};

@@ -5,6 +5,7 @@
 //! is the last thing on it.
 
 use super::expression::ScriptExpression;
+use super::notes::StatementNotes;
 use super::sql::{SqlResults, SqlText};
 use super::variables::{VariableNames, Variables};
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct ScriptCommand {
     /// Where it begins, from 1.
     pub line: usize,
     pub step: ScriptStep,
+    /// What comments in front of a statement say of it.
+    pub notes: StatementNotes,
 }
 
 pub enum ScriptStep {
@@ -116,9 +119,9 @@ impl<'r> ScriptReader<'r> {
             match ended_by {
                 EndedBy::Semicolon => {
                     self.at += 1;
-                    self.add_sql(begin, sql, SqlResults::Ignored);
+                    self.add_sql(begin, sql, SqlResults::Ignored)?;
                 }
-                EndedBy::End => self.add_sql(begin, sql, SqlResults::Ignored),
+                EndedBy::End => self.add_sql(begin, sql, SqlResults::Ignored)?,
                 EndedBy::Backslash => self.command(begin, sql)?,
             }
         }
@@ -128,15 +131,18 @@ impl<'r> ScriptReader<'r> {
         }
     }
 
-    fn add_sql(&mut self, begin: usize, sql: &str, results: SqlResults) {
+    fn add_sql(&mut self, begin: usize, sql: &str, results: SqlResults) -> Result<(), String> {
         let plain = plain(sql);
         let trimmed = plain.trim();
         if trimmed.is_empty() {
-            return;
+            return Ok(());
         }
-        let line = line_of(self.text, begin + beginning(sql));
+        let comments = &sql[..beginning(sql)];
+        let line = line_of(self.text, begin + comments.len());
+        let notes = StatementNotes::read(comments)?;
         let step = ScriptStep::Sql(SqlText::read(trimmed, results, self.names));
-        self.commands.push(ScriptCommand { line, step });
+        self.commands.push(ScriptCommand { line, step, notes });
+        Ok(())
     }
 
     /// A backslash command at the present place, with the statement that stands before it.
@@ -158,7 +164,7 @@ impl<'r> ScriptReader<'r> {
             }
             _ => SqlResults::Ignored,
         };
-        self.add_sql(begin, sql, results);
+        self.add_sql(begin, sql, results)?;
         if !matches!(word, "gset" | "aset") {
             self.step(line, word, rest)?;
         }
@@ -167,7 +173,7 @@ impl<'r> ScriptReader<'r> {
     }
 
     fn push(&mut self, line: usize, step: ScriptStep) -> usize {
-        self.commands.push(ScriptCommand { line, step });
+        self.commands.push(ScriptCommand { line, step, notes: StatementNotes::default() });
         self.commands.len() - 1
     }
 
@@ -550,5 +556,6 @@ mod tests {
             wrong("\\sleep 1 h"),
             "s:1: unrecognized time unit, must be us, ms or s in command \"sleep\" (\"h\")"
         );
+        assert_eq!(wrong("select 1;\n-- name: a\n-- must: b\nselect 2;"), "s:4: must is no number above zero but b");
     }
 }

@@ -9,8 +9,8 @@ mod words;
 use crate::client::Client;
 use rows::TpchData;
 
-const TABLES: &str = include_str!("../../plans/tpch/schema.sql");
-const INDEXES: &str = include_str!("../../plans/tpch/indexes.sql");
+const TABLES: &str = include_str!("schema.sql");
+const INDEXES: &str = include_str!("indexes.sql");
 
 /// Below this there would not be a supplier of each kind.
 pub const SCALE_MIN: f64 = 0.01;

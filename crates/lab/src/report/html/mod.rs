@@ -13,6 +13,7 @@ mod tables;
 
 pub(super) use tables::PageTable;
 
+use super::bounds;
 use super::markup::Markup;
 use super::summary::ExperimentSummary;
 use super::verdict::verdict;
@@ -31,7 +32,7 @@ pub fn page(results: &LabResults) -> String {
         m.within("main", &[], |m| {
             contents(m, &summaries);
             for (at, summary) in summaries.iter().enumerate() {
-                section::write(m, &anchor(at), summary);
+                section::write(m, &anchor(at), summary, &bounds::of_experiment(results, summary.results));
             }
         });
     })

@@ -2,6 +2,7 @@
 //!
 //! Must not know: how charts and tables are written.
 
+use super::super::bounds::BoundRow;
 use super::super::markup::Markup;
 use super::super::summary::ExperimentSummary;
 use super::super::svg;
@@ -10,7 +11,7 @@ use super::super::words;
 use super::{bars, folded, lines, tables, unbroken};
 use crate::results::CountedUnit;
 
-pub(super) fn write(m: &mut Markup, anchor: &str, experiment: &ExperimentSummary) {
+pub(super) fn write(m: &mut Markup, anchor: &str, experiment: &ExperimentSummary, bounds: &[BoundRow]) {
     let results = experiment.results;
     m.within("section", &[("class", &"experiment"), ("id", &anchor), ("data-experiment", &results.name)], |m| {
         m.element("h2", &[], &results.title);
@@ -34,6 +35,7 @@ pub(super) fn write(m: &mut Markup, anchor: &str, experiment: &ExperimentSummary
                 lines::latencies(m, experiment);
             }
         }
+        tables::bounds(m, bounds);
         tables::used(m, experiment);
         tables::waits(m, experiment);
         sql(m, experiment);

@@ -4,6 +4,7 @@
 //!
 //! Must not know: anything but an experiment's summary.
 
+use super::super::bounds::{self, BoundRow};
 use super::super::markup::Markup;
 use super::super::summary::{self, CellSummary, ExperimentSummary, unit, unit_of_seconds};
 use super::super::words;
@@ -202,7 +203,7 @@ fn statements_of(m: &mut Markup, variant: &str, columns: &[(&str, Vec<summary::S
     columns.iter().for_each(|(target, _)| header.extend([format!("{target}, ms"), "95 %".into()]));
     others.iter().for_each(|(target, _)| header.extend([format!("times as fast as {target}"), "95 %".into()]));
     let row = |(at, statement): (usize, &summary::StatementSummary)| {
-        let mut row = vec![statement.text.to_string()];
+        let mut row = vec![statement.title.to_string()];
         for (_, statements) in columns {
             let value = statements.get(at).and_then(|statement| statement.value());
             let (shown, interval) = value.map_or((f64::NAN, None), |value| (value.median, value.interval));
@@ -218,6 +219,18 @@ fn statements_of(m: &mut Markup, variant: &str, columns: &[(&str, Vec<summary::S
     let rows = first.iter().enumerate().map(row).collect();
     let caption = format!("{variant}: milliseconds that each statement took in all");
     PageTable { caption: &caption, text_columns: 1, ends_in_text: false, header, rows }.write(m);
+}
+
+/// Figures that are held to bounds.
+pub(super) fn bounds(m: &mut Markup, rows: &[BoundRow]) {
+    if rows.is_empty() {
+        return;
+    }
+    m.element("h3", &[], "Bounds");
+    let header = std::iter::once("bound").chain(bounds::COLUMNS).map(str::to_string).collect();
+    let rows = rows.iter().map(|row| std::iter::once(row.name()).chain(row.texts()).collect()).collect();
+    let caption = "Figures and what they must not exceed: of KilnDB in times of PostgreSQL, or by itself";
+    PageTable { caption, text_columns: 1, ends_in_text: true, header, rows }.write(m);
 }
 
 /// What the servers used, and what failed.
