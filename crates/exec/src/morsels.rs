@@ -10,7 +10,9 @@
 //!    next morsels have fewer ([`RESULT_BYTES`]). So what waits on the board is a few megabytes.
 //! 3. A helper ends when it has had nothing to do for some time, as beside a client that reads slowly: other statements
 //!    want it.
-//! 4. The session gives way between results, though it may never have a morsel of its own to work on.
+//! 4. Of a morsel that more is made of than may wait, nothing is kept: the session makes it again when its turn has come, and hands it
+//!    on as it is made. Where that happens again, the helpers end, and the session goes on alone.
+//! 5. The session gives way between results, though it may never have a morsel of its own to work on.
 //!
 //! Must not know: what is made of the rows.
 
@@ -34,10 +36,23 @@ pub(super) const BLOCKS_MAX: u32 = 64;
 /// What is made of a morsel should take so many bytes: less than a processor's cache.
 const RESULT_BYTES: Range<usize> = 128 << 10..512 << 10;
 
+/// What is made of a morsel may wait for its turn if it takes no more bytes than these: its nodes may find any number of rows for each of
+/// the table.
+const WAITING_BYTES_MAX: usize = 2 << 20;
+/// So many morsels may be left out before the session goes on alone.
+const LEFT_OUT_MAX: u32 = 2;
+
 /// What is made of a morsel.
 pub(crate) trait MorselResult: Default + Send + 'static {
     /// The memory that it takes.
     fn bytes(&self) -> usize;
+    /// What stands for a result that was too large to wait for its turn. None: there is no such result.
+    fn left_out() -> Option<Self> {
+        None
+    }
+    fn is_left_out(&self) -> bool {
+        false
+    }
 }
 
 /// Adds to a result what is made of a morsel's rows, which the node hands on until it has no more. What was made before an
@@ -77,11 +92,16 @@ struct BoardState<T> {
     position: MorselPosition,
     /// How many blocks it has, unless the table ends before.
     blocks: u32,
+    /// How many results were too large to wait.
+    left_out: u32,
     outcomes: OutcomeQueue<MorselOutcome<T>>,
 }
 
 /// What was made of a morsel, and the error that came behind it.
 struct MorselOutcome<T> {
+    /// The table's place in the list.
+    table: usize,
+    blocks: Range<u32>,
     made: T,
     done: Result<()>,
 }
@@ -138,6 +158,7 @@ impl<T: MorselResult> MorselBoard<T> {
         let state = BoardState {
             position: MorselPosition::default(),
             blocks: FIRST_BLOCKS,
+            left_out: 0,
             outcomes: OutcomeQueue::new(threads),
         };
         MorselBoard { tables, state: Mutex::new(state), session }
@@ -148,7 +169,8 @@ impl<T: MorselResult> MorselBoard<T> {
     /// Takes a morsel. If there is none now, `waiter` is woken once there may be.
     fn take(&self, waiter: Option<&WakeHandle>) -> TakenMorsel {
         let mut state = self.state();
-        if !state.position.find(&self.tables) {
+        let is_helper = waiter.is_some();
+        if !state.position.find(&self.tables) || is_helper && state.left_out >= LEFT_OUT_MAX {
             return TakenMorsel::End;
         }
         if !state.outcomes.has_room() {
@@ -163,13 +185,15 @@ impl<T: MorselResult> MorselBoard<T> {
     fn guard(&self, number: u64) -> OutcomeGuard<impl FnMut()> {
         OutcomeGuard::new(move || {
             let failed = Error::internal("a thread that read a part of a table has failed");
-            self.put(number, MorselOutcome { made: T::default(), done: Err(failed) });
+            self.put(number, MorselOutcome { table: 0, blocks: 0..0, made: T::default(), done: Err(failed) });
         })
     }
     fn put(&self, number: u64, outcome: MorselOutcome<T>) {
         let bytes = outcome.made.bytes();
         let mut state = self.state();
-        if bytes >= RESULT_BYTES.end {
+        if outcome.made.is_left_out() {
+            (state.blocks, state.left_out) = (1, state.left_out + 1);
+        } else if bytes >= RESULT_BYTES.end {
             state.blocks = (state.blocks / 2).max(1);
         } else if bytes < RESULT_BYTES.start {
             state.blocks = (state.blocks * 2).min(BLOCKS_MAX);
@@ -186,6 +210,11 @@ impl<T: MorselResult> MorselBoard<T> {
         waiting.iter().for_each(|waiter| waiter.wake());
         Some(outcome)
     }
+    /// A result that is left out without being made, if the session has to go on alone.
+    fn alone(&self) -> Option<T> {
+        let is_alone = self.state().left_out >= LEFT_OUT_MAX;
+        if is_alone { T::left_out() } else { None }
+    }
     /// Does a thread work on a morsel whose outcome the session has not had?
     fn is_any_missing(&self) -> bool {
         self.state().outcomes.is_any_missing()
@@ -201,13 +230,21 @@ impl<T: MorselResult> MorselBoard<T> {
     ) {
         let Morsel { number, table, blocks } = morsel;
         let guard = self.guard(number);
-        let mut made = T::default();
-        let done = match tables.get(table) {
-            Some(table) => input.begin_part(table, blocks, rt).and_then(|()| work(input, &mut made, rt, cx)),
-            None => Err(Error::internal("a morsel of no table")),
-        };
+        let (mut made, mut done) = (T::default(), Ok(()));
+        match self.alone() {
+            Some(left_out) => made = left_out,
+            None => {
+                let counters = rt.counters.clone();
+                let begun = begin_part(input, tables, (table, blocks.clone()), rt);
+                done = begun.and_then(|()| work(input, &mut made, rt, cx));
+                if made.is_left_out() {
+                    // Its rows will be counted when they are made again.
+                    rt.counters = counters;
+                }
+            }
+        }
         guard.done();
-        self.put(number, MorselOutcome { made, done });
+        self.put(number, MorselOutcome { table, blocks, made, done });
     }
 
     /// What a helper does: takes morsels until there are no more, or none for some time. What fails does so for a morsel.
@@ -239,6 +276,19 @@ impl<T: MorselResult> MorselBoard<T> {
     }
 }
 
+/// The input goes on with these blocks of the table at this place in the list.
+fn begin_part(
+    input: &mut NodeState,
+    tables: &[MorselTable],
+    (table, blocks): (usize, Range<u32>),
+    rt: &mut RunState,
+) -> Result<()> {
+    match tables.get(table) {
+        Some(table) => input.begin_part(table, blocks, rt),
+        None => Err(Error::internal("a morsel of no table")),
+    }
+}
+
 /// Morsels that the session works on together with helpers.
 pub(crate) struct MorselRun<T: MorselResult> {
     board: Arc<MorselBoard<T>>,
@@ -263,15 +313,18 @@ impl<T: MorselResult> MorselRun<T> {
     }
 
     /// What has been made of the next morsel in the order of the table. None: there are no more. `input` is the one with which
-    /// it was begun.
+    /// it was begun. If the result is left out, `input` has the rows of the morsel, all of which have to be read before the next one.
     pub fn next(&mut self, input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<T>> {
         loop {
             if let Some(failure) = self.failure.take() {
                 return Err(failure);
             }
             cx.park.step()?;
-            if let Some(MorselOutcome { made, done }) = self.board.take_outcome() {
+            if let Some(MorselOutcome { table, blocks, made, done }) = self.board.take_outcome() {
                 self.failure = done.err();
+                if made.is_left_out() && self.failure.is_none() {
+                    begin_part(input, &self.tables, (table, blocks), rt)?;
+                }
                 return Ok(Some(made));
             }
             match self.board.take(None) {
@@ -297,9 +350,16 @@ impl<T: MorselResult> MorselRun<T> {
     }
 }
 
+/// Puts the next rows into a batch, in place of what was in it. False: there are none.
+type BatchFill<B> =
+    Arc<dyn Fn(&mut NodeState, &mut B, &mut RunState, &mut ExecContext<'_>) -> Result<bool> + Send + Sync>;
+
 /// An input whose batches the session gets in their order while several threads read it.
 pub(crate) struct BatchMorsels<B: RowsBatch> {
     run: MorselRun<BatchList<B>>,
+    fill: BatchFill<B>,
+    /// The rows of the present morsel come as the session makes them.
+    is_alone: bool,
     /// Batches of the present morsel that are still to come.
     batches: std::vec::IntoIter<B>,
     spare: Spares<B>,
@@ -311,17 +371,40 @@ pub(crate) trait RowsBatch: Default + Send + 'static {
     fn bytes(&self) -> usize;
 }
 
-struct BatchList<B>(Vec<B>);
+struct BatchList<B> {
+    batches: Vec<B>,
+    bytes: usize,
+    is_left_out: bool,
+}
 
 impl<B> Default for BatchList<B> {
     fn default() -> BatchList<B> {
-        BatchList(Vec::new())
+        BatchList { batches: Vec::new(), bytes: 0, is_left_out: false }
     }
 }
 
 impl<B: RowsBatch> MorselResult for BatchList<B> {
     fn bytes(&self) -> usize {
-        self.0.iter().map(B::bytes).sum()
+        self.bytes
+    }
+    fn left_out() -> Option<BatchList<B>> {
+        Some(BatchList { is_left_out: true, ..BatchList::default() })
+    }
+    fn is_left_out(&self) -> bool {
+        self.is_left_out
+    }
+}
+
+impl<B: RowsBatch> BatchList<B> {
+    /// Adds a batch, unless there are too many already.
+    fn push(&mut self, batch: B, spares: &Spares<B>) {
+        self.bytes += batch.bytes();
+        self.is_left_out |= self.bytes > WAITING_BYTES_MAX;
+        if self.is_left_out {
+            std::iter::once(batch).chain(self.batches.drain(..)).for_each(|batch| spares.put(batch));
+        } else {
+            self.batches.push(batch);
+        }
     }
 }
 
@@ -357,19 +440,21 @@ impl<B: RowsBatch> BatchMorsels<B> {
     ) -> Result<Option<BatchMorsels<B>>> {
         let spare = Spares::<B>::default();
         let spares = spare.clone();
+        let fill: BatchFill<B> = Arc::new(fill);
+        let theirs = fill.clone();
         let read =
             move |input: &mut NodeState, made: &mut BatchList<B>, rt: &mut RunState, cx: &mut ExecContext<'_>| {
                 loop {
                     let mut batch = spares.take();
-                    if !fill(input, &mut batch, rt, cx)? {
+                    if !theirs(input, &mut batch, rt, cx)? {
                         spares.put(batch);
                         return Ok(());
                     }
-                    made.0.push(batch);
+                    made.push(batch, &spares);
                 }
             };
         let run = begin_morsels((input, is_used, consumer), Arc::new(read), rt, cx)?;
-        Ok(run.map(|run| BatchMorsels { run, batches: Vec::new().into_iter(), spare }))
+        Ok(run.map(|run| BatchMorsels { run, fill, is_alone: false, batches: Vec::new().into_iter(), spare }))
     }
 
     /// Puts the next batch in place of `batch`. False: there is none.
@@ -386,11 +471,14 @@ impl<B: RowsBatch> BatchMorsels<B> {
                 self.spare.put(std::mem::replace(batch, next));
                 return Ok(true);
             }
-            let Some(BatchList(batches)) = self.run.next(input, rt, cx)? else {
+            if self.is_alone && (self.fill)(input, batch, rt, cx)? {
+                return Ok(true);
+            }
+            let Some(list) = self.run.next(input, rt, cx)? else {
                 self.spare.drop_all();
                 return Ok(false);
             };
-            self.batches = batches.into_iter();
+            (self.batches, self.is_alone) = (list.batches.into_iter(), list.is_left_out);
         }
     }
 }
@@ -419,7 +507,7 @@ mod tests {
         }
     }
     fn put(board: &MorselBoard<Made>, number: u64, bytes: usize) {
-        board.put(number, MorselOutcome { made: Made(bytes), done: Ok(()) });
+        board.put(number, MorselOutcome { table: 0, blocks: 0..1, made: Made(bytes), done: Ok(()) });
     }
 
     #[test]
@@ -429,7 +517,8 @@ mod tests {
         assert_eq!(taken, [(0, 0..1), (2, 0..4), (2, 4..8), (2, 8..9)]);
         assert_eq!(board.take(None), TakenMorsel::End);
         put(&board, 2, 200);
-        board.put(1, MorselOutcome { made: Made(100), done: Err(Error::internal("planned")) });
+        let failed = Err(Error::internal("planned"));
+        board.put(1, MorselOutcome { table: 2, blocks: 0..4, made: Made(100), done: failed });
         assert!(board.take_outcome().is_none());
         put(&board, 0, 0);
         assert_eq!(board.take_outcome().unwrap().made, Made(0));
@@ -472,6 +561,38 @@ mod tests {
         assert_eq!(little, [4, 8, 16, 32, 64, 64]);
         assert_eq!([300_000, 300_000].map(&mut blocks_after), [64, 64]);
         assert_eq!([10_000_000; 8].map(&mut blocks_after), [64, 32, 16, 8, 4, 2, 1, 1]);
+    }
+
+    #[derive(Default)]
+    struct LargeBatch(usize);
+
+    impl RowsBatch for LargeBatch {
+        fn bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_to_wait_is_left_out_and_then_the_session_goes_on_alone() {
+        let board: MorselBoard<BatchList<LargeBatch>> = MorselBoard::new(vec![100], 2, ThreadPark::new().wake_handle());
+        let helper = ThreadPark::new().wake_handle();
+        let spares = Spares::default();
+        let mut fine = BatchList::default();
+        [WAITING_BYTES_MAX / 2; 2].into_iter().for_each(|bytes| fine.push(LargeBatch(bytes), &spares));
+        assert!(!fine.is_left_out() && fine.batches.len() == 2);
+        for number in 0..LEFT_OUT_MAX {
+            let TakenMorsel::One(morsel) = board.take(Some(&helper)) else { panic!("there is a morsel") };
+            assert!(board.alone().is_none());
+            let mut made = BatchList::default();
+            [WAITING_BYTES_MAX, 1, 1].into_iter().for_each(|bytes| made.push(LargeBatch(bytes), &spares));
+            assert!(made.is_left_out() && made.batches.is_empty());
+            let (table, blocks) = (morsel.table, morsel.blocks);
+            board.put(u64::from(number), MorselOutcome { table, blocks, made, done: Ok(()) });
+        }
+        assert_eq!(board.take(Some(&helper)), TakenMorsel::End);
+        let TakenMorsel::One(morsel) = board.take(None) else { panic!("there is a morsel") };
+        assert_eq!(morsel.blocks.len(), 1);
+        assert!(board.alone().is_some_and(|result| result.is_left_out()));
     }
 
     #[test]

@@ -183,7 +183,7 @@ struct SharingTerms<'a> {
     /// A row of the table may have so many partners.
     pairs_max: u64,
     in_morsels: bool,
-    /// What is made of a morsel waits for its turn.
+    /// What is made of a morsel waits for its turn, whatever it takes.
     results_wait: bool,
 }
 
@@ -361,7 +361,7 @@ pub(crate) fn may_be_shared(node: &PlanNode, cx: &ExecContext<'_>) -> bool {
 }
 
 /// Makes the table that `input` reads one that helpers may read in morsels, if the plan allows and there are helpers: where to
-/// take them from, and how many. `results_wait`: what is made of a morsel waits for its turn.
+/// take them from, and how many. `results_wait`: what is made of a morsel waits for its turn, whatever it takes.
 fn share_morsels<'a>(
     (input, is_used): (&mut NodeState, &[bool]),
     results_wait: bool,
@@ -396,7 +396,8 @@ pub(crate) fn begin_morsels<T: MorselResult>(
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<MorselRun<T>>> {
-    let Some((scan, pool, most)) = share_morsels((input, is_used), true, rt, cx)? else { return Ok(None) };
+    let results_wait = T::left_out().is_none();
+    let Some((scan, pool, most)) = share_morsels((input, is_used), results_wait, rt, cx)? else { return Ok(None) };
     let (node, SharedScan { input: shared, tables }) = (input.node().clone(), scan);
     let job = HelperJob::of(rt, cx);
     let figures = job.figures.clone();
