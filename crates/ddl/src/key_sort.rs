@@ -5,9 +5,12 @@
 //! 2. The order is (key bytes, row id); equal keys come one after the other.
 //! 3. Temporary files are gone when the sorter is.
 //!
-//! Format of an entry, in memory and in a run, little-endian: u16 (bits 0–14 key length, bit 15: a key column is
+//! 4. Keys in memory are all packed into numbers ([`ShortKey`]), or none of them.
+//!
+//! Format of an entry that is not packed, in memory and in a run, little-endian: u16 (bits 0–14 key length, bit 15: a key column is
 //! NULL), u64 row id, key bytes.
 
+use super::short_key::ShortKey;
 use kilndb_base::bytes::first_word;
 use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::loser_tree::LoserTree;
@@ -31,10 +34,25 @@ struct Run {
     bytes: u64,
 }
 
+impl Run {
+    /// Writes what has come together, if that is enough for a write.
+    #[inline]
+    fn write_full(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        if out.len() < READ_BYTES { Ok(()) } else { self.write(out) }
+    }
+    fn write(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        self.file.write_at(out, self.bytes)?;
+        self.bytes += out.len() as u64;
+        out.clear();
+        Ok(())
+    }
+}
+
 pub(super) struct KeySorter {
     env: Arc<dyn Env>,
     directory: PathBuf,
     budget_bytes: usize,
+    short: Vec<ShortKey>,
     bytes: Vec<u8>,
     entries: Vec<SortEntry>,
     last_rid: u64,
@@ -109,6 +127,7 @@ impl KeySorter {
             env,
             directory: data_dir.join("tmp"),
             budget_bytes: budget_bytes.clamp(1 << 20, 1 << 30),
+            short: Vec::new(),
             bytes: Vec::new(),
             entries: Vec::new(),
             last_rid: 0,
@@ -126,9 +145,32 @@ impl KeySorter {
                 format!("index row size {} exceeds btree maximum, {MAX_KEY_BYTES}", key.len()),
             ));
         }
-        if self.bytes.len() + self.entries.len() * size_of::<SortEntry>() >= self.budget_bytes {
+        let short_bytes = self.short.len() * size_of::<ShortKey>();
+        if short_bytes + self.bytes.len() + self.entries.len() * size_of::<SortEntry>() >= self.budget_bytes {
             self.write_run()?;
         }
+        self.count += 1;
+        if self.entries.is_empty() {
+            if let Some(short) = ShortKey::new(key, rid.to_u64(), has_null) {
+                self.short.push(short);
+                return Ok(());
+            }
+            self.unpack();
+        }
+        self.add_long(key, rid, has_null);
+        Ok(())
+    }
+
+    /// A key has come that cannot be packed.
+    #[cold]
+    fn unpack(&mut self) {
+        for short in std::mem::take(&mut self.short) {
+            let rid = RowId::from_u64(short.rid());
+            self.add_long(&short.bytes()[..short.length()], rid, short.has_null());
+        }
+    }
+
+    fn add_long(&mut self, key: &[u8], rid: RowId, has_null: bool) {
         self.entries.push(SortEntry::new(key, self.bytes.len() as u32));
         self.is_in_rid_order &= self.last_rid <= rid.to_u64();
         self.last_rid = rid.to_u64();
@@ -137,13 +179,11 @@ impl KeySorter {
         self.bytes.extend_from_slice(&head.to_le_bytes());
         self.bytes.extend_from_slice(&rid.to_u64().to_le_bytes());
         self.bytes.extend_from_slice(key);
-        self.count += 1;
-        Ok(())
     }
 
     /// Sorting cannot give way in between, so more than a few keys are sorted where they take nobody's turn.
     fn sort(&mut self) -> Result<()> {
-        if self.entries.len() <= SORTED_HERE {
+        if self.entries.len() + self.short.len() <= SORTED_HERE {
             self.sort_entries();
             return Ok(());
         }
@@ -151,6 +191,7 @@ impl KeySorter {
     }
 
     fn sort_entries(&mut self) {
+        self.short.sort_unstable();
         let (bytes, in_order) = (&self.bytes, self.is_in_rid_order);
         if in_order && self.longest <= SortEntry::PREFIX_BYTES {
             self.entries.sort_unstable_by_key(|entry| entry.number());
@@ -172,18 +213,21 @@ impl KeySorter {
         self.runs.push(Run { path, file, bytes: 0 });
         let Some(run) = self.runs.last_mut() else { return Ok(()) };
         let mut out = Vec::with_capacity(READ_BYTES * 2);
+        for short in &self.short {
+            let head = short.length() as u16 | if short.has_null() { NULL_FLAG } else { 0 };
+            out.extend_from_slice(&head.to_le_bytes());
+            out.extend_from_slice(&short.rid().to_le_bytes());
+            out.extend_from_slice(&short.bytes()[..short.length()]);
+            run.write_full(&mut out)?;
+        }
         for entry in &self.entries {
             let at = entry.at as usize;
             let (key, _, _) = key_at(&self.bytes, at);
             out.extend_from_slice(&self.bytes[at..at + HEAD_BYTES + key.len()]);
-            if out.len() >= READ_BYTES {
-                run.file.write_at(&out, run.bytes)?;
-                run.bytes += out.len() as u64;
-                out.clear();
-            }
+            run.write_full(&mut out)?;
         }
-        run.file.write_at(&out, run.bytes)?;
-        run.bytes += out.len() as u64;
+        run.write(&mut out)?;
+        self.short.clear();
         self.bytes.clear();
         self.entries.clear();
         Ok(())
@@ -203,9 +247,13 @@ impl KeySorter {
     fn sources(&mut self) -> Result<Vec<KeySource<'_>>> {
         if self.runs.is_empty() {
             self.sort()?;
-            return Ok(vec![KeySource::Memory { bytes: &self.bytes, entries: &self.entries, read: 0 }]);
+            return Ok(match self.short.is_empty() {
+                true => vec![KeySource::Memory { bytes: &self.bytes, entries: &self.entries, read: 0 }],
+                false => vec![KeySource::Short { keys: self.short.iter(), bytes: [0; 16], present: None }],
+            });
         }
         self.write_run()?;
+        self.short = Vec::new();
         self.bytes = Vec::new();
         self.entries = Vec::new();
         Ok(self.runs.iter().map(|run| KeySource::Run(RunReader::new(run))).collect())
@@ -262,6 +310,7 @@ impl<'a> RunReader<'a> {
 /// Sorted entries, the last one that was read being the present one.
 enum KeySource<'a> {
     Memory { bytes: &'a [u8], entries: &'a [SortEntry], read: usize },
+    Short { keys: std::slice::Iter<'a, ShortKey>, bytes: [u8; 16], present: Option<ShortKey> },
     Run(RunReader<'a>),
 }
 
@@ -273,6 +322,11 @@ impl KeySource<'_> {
                 *read += 1;
                 *read <= entries.len()
             }
+            KeySource::Short { keys, bytes, present } => {
+                *present = keys.next().copied();
+                *bytes = present.map_or([0; 16], ShortKey::bytes);
+                present.is_some()
+            }
             KeySource::Run(reader) => reader.advance()?,
         };
         Ok(is_there.then(|| first_word(self.entry().0)))
@@ -281,6 +335,10 @@ impl KeySource<'_> {
     fn entry(&self) -> (&[u8], u64, bool) {
         match self {
             KeySource::Memory { bytes, entries, read } => key_at(bytes, entries[read - 1].at as usize),
+            KeySource::Short { bytes, present, .. } => match present {
+                Some(short) => (&bytes[..short.length()], short.rid(), short.has_null()),
+                None => (&[], 0, false),
+            },
             KeySource::Run(reader) => key_at(&reader.buffer, reader.at),
         }
     }
@@ -382,14 +440,37 @@ mod tests {
     }
 
     #[test]
+    fn a_long_key_among_short_ones_changes_no_order() {
+        let mut sorter = KeySorter::new(Arc::new(OsEnv), Path::new("nowhere"), 1 << 20);
+        let mut wanted = Vec::new();
+        for n in 0..3_000u32 {
+            let length = if n == 1_500 { 40 } else { n as usize % 10 };
+            let key: Vec<u8> = (0..length).map(|at| (n as usize * 7919 % (at + 3)) as u8).collect();
+            let rid = RowId { block: n * 31 % 997, slot: n as u16 };
+            sorter.push(&key, rid, n % 4 == 0).unwrap();
+            wanted.push((key, rid, n % 4 == 0));
+        }
+        assert!(sorter.short.is_empty() && sorter.count == 3_000);
+        wanted.sort();
+        let sorted: Vec<_> = sorter.finish().unwrap().map(|e| e.unwrap()).collect();
+        assert!(sorted == wanted);
+    }
+
+    #[test]
     fn what_does_not_fit_is_merged_from_runs() {
-        let dir = std::env::temp_dir().join(format!("kilndb-key-sort-{}", std::process::id()));
+        merges_runs(0);
+        merges_runs(10);
+    }
+
+    /// Keys with so many bytes more, which are short or long.
+    fn merges_runs(more: usize) {
+        let dir = std::env::temp_dir().join(format!("kilndb-key-sort-{more}-{}", std::process::id()));
         let mut sorter = KeySorter::new(Arc::new(OsEnv), &dir, 1 << 20);
         let mut wanted = Vec::new();
         let mut x = 7u64;
-        for n in 0..200_000u32 {
+        for n in 0..300_000u32 {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let key = (x >> 40).to_be_bytes()[3..].to_vec();
+            let key = [&(x >> 40).to_be_bytes()[3..], &vec![1; more]].concat();
             let rid = RowId { block: n, slot: 1 };
             sorter.push(&key, rid, n % 3 == 0).unwrap();
             wanted.push((key, rid, n % 3 == 0));

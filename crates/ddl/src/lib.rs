@@ -66,6 +66,7 @@ mod routine_objects;
 mod row_type_users;
 mod schema;
 mod sequence;
+mod short_key;
 mod statistics_object;
 mod stored_text;
 mod table_as;

@@ -4,7 +4,8 @@
 //! as long. A huge page spares them, but is 2 MB or nothing: so a range of the page file becomes one when at least half
 //! of its pages are resident. The others are holes: blocks that a relation has not used yet, undo that has gone. They
 //! take memory without being resident, and count with what is resident before another range is gathered. A range of which
-//! nothing is resident becomes a huge page at once when somebody begins to read page after page of it.
+//! nothing is resident becomes a huge page at once when somebody begins to read page after page of it, or to use it: pages are given out in
+//! the order of the file.
 //!
 //! Invariants
 //! 1. A range asks for huge pages only while it is one; before memory of it is given back, it stops asking: else the
@@ -145,8 +146,8 @@ impl Pool {
         found.inspect(|range| self.scatter(*range)).is_some()
     }
 
-    /// Someone who reads many pages of a table is about to read this one into memory. If it is the first of a range of which
-    /// nothing is resident, the others will follow, so the range becomes a huge page: one that is given as a whole costs a
+    /// Someone who reads many pages of a table is about to read this one into memory, or begins to use it. If it is the first of a range of
+    /// which nothing is resident, the others will follow, so the range becomes a huge page: one that is given as a whole costs a
     /// fraction of what its small pages do one by one, and gathering them later.
     pub(super) fn expect_dense(&self, pid: u32) {
         let range = pid as usize / PAGES;

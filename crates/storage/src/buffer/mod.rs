@@ -386,6 +386,9 @@ impl Pool {
     pub(crate) fn write_new(&self, pid: u32) -> Result<WriteGuard<'_>> {
         self.ensure_file(pid)?;
         let state = self.state(pid);
+        if state.load(Relaxed) & STATE == EVICTED {
+            self.expect_dense(pid);
+        }
         let mut spins = 0u32;
         loop {
             if let Some(mut guard) = self.try_latch(pid) {
