@@ -228,10 +228,11 @@ pub fn statements<'a>(cell: &CellSummary<'a>) -> Vec<StatementSummary<'a>> {
         let of_runs = |figure: fn(&StatementResults) -> Option<f64>| -> Vec<Option<f64>> {
             runs.iter().map(|run| run.and_then(|run| run.statements.get(at)).and_then(figure)).collect()
         };
-        let estimates = runs.iter().filter_map(|run| run.and_then(|run| run.statements.get(at)?.estimates.as_ref()));
+        let mut estimates =
+            runs.iter().filter_map(|run| run.and_then(|run| run.statements.get(at)?.estimates.as_ref()));
         StatementSummary {
             title: statement.title(),
-            estimates: estimates.last(),
+            estimates: estimates.next_back(),
             is_named: !statement.name.is_empty(),
             totals_ms: of_runs(StatementResults::total_ms),
             values: of_runs(|statement| statement.value),

@@ -214,11 +214,11 @@ fn run_rounds(
 
 /// Holds what was answered in a round against what the first target has answered that has the variant.
 fn compare_answers(cells: &mut [&mut LabCell<'_>], results: &mut [CellResults], progress: &mut LabProgress) {
-    for at in 1..cells.len() {
+    for (at, of_cell) in results.iter_mut().enumerate() {
         let (before, rest) = cells.split_at_mut(at);
         let cell = &mut rest[0];
         if let Some(first) = before.iter().find(|other| other.variant_name() == cell.variant_name())
-            && let Some(run) = results[at].runs.last_mut()
+            && let Some(run) = of_cell.runs.last_mut()
         {
             cell.compare_answers(first, run, progress);
         }
