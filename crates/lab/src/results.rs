@@ -6,6 +6,7 @@
 //!
 //! Must not know: servers, and how anything is shown.
 
+use crate::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,7 +75,7 @@ pub struct ExperimentResults {
     pub cells: Vec<CellResults>,
 }
 
-/// A figure, what it must not exceed and what is aimed at.
+/// A figure, what it must not exceed (or must reach) and what is aimed at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BoundFacts {
     pub name: String,
@@ -83,13 +84,22 @@ pub struct BoundFacts {
     /// The name of a statement, for figures of one.
     #[serde(default)]
     pub statement: String,
+    /// The variant that a figure of a load is held against. Empty: none.
+    #[serde(default)]
+    pub than: String,
+    /// The number of clients, of a figure of a load. None: the least that the variant has.
+    #[serde(default)]
+    pub clients: Option<usize>,
+    /// What memory is divided by.
+    #[serde(default)]
+    pub of: Option<f64>,
     #[serde(default)]
     pub must: Option<f64>,
     #[serde(default)]
     pub aim: Option<f64>,
 }
 
-/// What a bound is of. Less is better.
+/// What a bound is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BoundFigure {
@@ -111,6 +121,35 @@ pub enum BoundFigure {
     FarEstimates,
     /// The share of long queries, in %, whose plan takes more than twice as long as another one.
     PoorPlans,
+    /// What the experiment counts in a second, in % of another variant's on the same server.
+    Rate,
+    /// The transactions of the median second, in % of another variant's.
+    MedianSecond,
+    /// The transactions of the worst second, in % of the median second of the same run.
+    WorstSecond,
+    /// The latency that 99 of a hundred transactions kept within, in % of another variant's.
+    P99,
+    /// The bytes of memory that the server has more than with another variant, divided by a number.
+    Memory,
+}
+
+impl BoundFigure {
+    /// Bounds are what must be reached, and not what must not be exceeded.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, BoundFigure::Rate | BoundFigure::MedianSecond | BoundFigure::WorstSecond)
+    }
+    /// It is of clients that run for a time, and of one server by itself.
+    pub fn is_of_load(self) -> bool {
+        self.more_is_better() || matches!(self, BoundFigure::P99 | BoundFigure::Memory)
+    }
+    /// It is held against another variant.
+    pub fn wants_other_variant(self) -> bool {
+        self.is_of_load() && self != BoundFigure::WorstSecond
+    }
+    /// It is of one statement, in front of which its bounds stand.
+    pub fn is_of_statement(self) -> bool {
+        matches!(self, BoundFigure::Time | BoundFigure::Value)
+    }
 }
 
 /// What the figures of an experiment count.
@@ -197,6 +236,9 @@ pub struct RunResults {
     /// What the experiment's query has said behind the run, where it has one.
     #[serde(default)]
     pub bytes: Option<u64>,
+    /// How often all scripts beside the load were run to their ends, where they run again and again.
+    #[serde(default)]
+    pub beside_rounds: Option<u64>,
     /// How often sessions were seen to wait for what, of `samples` times that they were looked at.
     #[serde(default)]
     pub waits: BTreeMap<String, u64>,
@@ -311,6 +353,15 @@ impl RunResults {
         }
         (all, longest)
     }
+    /// The transactions of the median second and of the worst one. What is begun and ended in the first and the last second is not all
+    /// that a second has, so they do not count, unless there are no others. None: there is no whole second.
+    pub fn median_and_worst_second(&self) -> Option<(f64, f64)> {
+        let all = self.seconds.as_slice();
+        let inner = if all.len() > 2 { &all[1..all.len() - 1] } else { all };
+        let counts: Vec<f64> = inner.iter().map(|second| second.transactions as f64).collect();
+        let worst = counts.iter().copied().reduce(f64::min)?;
+        Some((median(counts), worst))
+    }
     pub fn percentile_us(&self, percent: f64) -> Option<u64> {
         self.latency.percentiles.iter().find(|(at, _)| *at >= percent).map(|(_, latency)| *latency)
     }
@@ -345,5 +396,17 @@ mod tests {
         let run = RunResults { seconds: counts.map(second).to_vec(), ..RunResults::default() };
         assert_eq!(run.stalls(), (3, 2));
         assert_eq!(RunResults::default().stalls(), (0, 0));
+    }
+
+    #[test]
+    fn the_first_and_the_last_second_do_not_count() {
+        let run = |counts: &[u64]| {
+            let second = |&transactions: &u64| SecondResults { transactions, ..SecondResults::default() };
+            RunResults { seconds: counts.iter().map(second).collect(), ..RunResults::default() }
+        };
+        assert_eq!(run(&[3, 100, 60, 80, 5]).median_and_worst_second(), Some((80.0, 60.0)));
+        // A very short run has no others.
+        assert_eq!(run(&[40, 20]).median_and_worst_second(), Some((30.0, 20.0)));
+        assert_eq!(run(&[]).median_and_worst_second(), None);
     }
 }

@@ -120,13 +120,19 @@ pub struct MeasureSection {
     pub estimates: bool,
 }
 
-/// A figure of all statements of a variant that is held to bounds. Bounds of one statement stand in front of it.
+/// A figure of all statements of a variant, or of its load, that is held to bounds. Bounds of one statement stand in front of it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BoundSection {
     pub name: String,
     pub figure: BoundFigure,
     pub variant: String,
+    /// The variant of the same target that a figure of a load is held against.
+    pub than: Option<String>,
+    /// Of variants that run with several numbers of clients: which one. Without it: the least.
+    pub clients: Option<usize>,
+    /// What memory is divided by.
+    pub of: Option<f64>,
     pub must: Option<f64>,
     pub aim: Option<f64>,
 }

@@ -7,12 +7,13 @@
 //!
 //! Must not know: servers, and how loads are run.
 
+mod bounds;
 mod file;
 
 pub use file::*;
 
-use crate::results::{BoundFacts, BoundFigure, CountedUnit};
-use crate::script::{Script, StatementNotes, VariableNames};
+use crate::results::CountedUnit;
+use crate::script::{Script, VariableNames};
 use include_dir::{Dir, include_dir};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -99,47 +100,6 @@ impl Experiment {
         self.texts.get(name).map(String::as_str).ok_or_else(|| format!("{name}: there is no such file"))
     }
 
-    /// The figures that are held to bounds: of statements, as notes in front of them say, then of all statements.
-    pub fn bounds(&self) -> Result<Vec<BoundFacts>, String> {
-        let mut bounds = Vec::new();
-        for variant in &self.file.variants {
-            let Some(script) = &variant.script else { continue };
-            let script = self.script(script, &mut VariableNames::default())?;
-            let mut names = Vec::new();
-            for notes in script.commands.iter().map(|command| &command.notes) {
-                let Some(name) = &notes.name else { continue };
-                if names.contains(name) {
-                    return Err(format!("{}: there are two statements {name}", script.name));
-                }
-                names.push(name.clone());
-                bounds.extend(self.bound_of_statement(variant, name, notes));
-            }
-        }
-        bounds.extend(self.file.bounds.iter().map(|bound| BoundFacts {
-            name: bound.name.clone(),
-            figure: bound.figure,
-            variant: bound.variant.clone(),
-            statement: String::new(),
-            must: bound.must,
-            aim: bound.aim,
-        }));
-        match bounds.iter().any(|bound| bound.statement.is_empty() && of_one(bound.figure)) {
-            true => Err("bounds: a figure of one statement stands in front of it".into()),
-            false => Ok(bounds),
-        }
-    }
-    fn bound_of_statement(&self, variant: &Variant, name: &str, notes: &StatementNotes) -> Option<BoundFacts> {
-        notes.must.or(notes.aim)?;
-        Some(BoundFacts {
-            name: if self.file.variants.len() == 1 { name.to_string() } else { format!("{name}, {}", variant.name) },
-            figure: if notes.is_value { BoundFigure::Value } else { BoundFigure::Time },
-            variant: variant.name.clone(),
-            statement: name.to_string(),
-            must: notes.must,
-            aim: notes.aim,
-        })
-    }
-
     fn examine_load(&self, variant: &Variant, names: &mut VariableNames) -> Result<(), String> {
         let kind = match variant.load()? {
             VariantLoad::Script(script) => return self.script(script, names).map(drop),
@@ -195,7 +155,8 @@ impl Experiment {
         }
         let mentioned = file.figures.iter().flat_map(|figures| figures.values.keys()).chain(&file.expected);
         let mentioned = mentioned.chain(file.counter.iter().map(|counter| &counter.variant));
-        let mentioned = mentioned.chain(file.bounds.iter().map(|bound| &bound.variant));
+        let mentioned =
+            mentioned.chain(file.bounds.iter().flat_map(|bound| [Some(&bound.variant), bound.than.as_ref()]).flatten());
         match mentioned.into_iter().find(|name| !file.variants.iter().any(|variant| variant.name == **name)) {
             Some(name) => Err(format!(
                 "there is no variant {name}, which figures, bounds, the expected order or the counter mention"
@@ -203,10 +164,6 @@ impl Experiment {
             None => Ok(()),
         }
     }
-}
-
-fn of_one(figure: BoundFigure) -> bool {
-    matches!(figure, BoundFigure::Time | BoundFigure::Value)
 }
 
 fn is_file_name(entry: &str) -> bool {

@@ -9,28 +9,17 @@
 use super::summary::{ExperimentSummary, StatementSummary, statements};
 use super::table::{Aligned, TextTable};
 use super::words;
-use crate::results::{BoundFacts, BoundFigure, ExperimentResults, LabResults, TargetFacts};
+use crate::results::{BoundFacts, BoundFigure, ExperimentResults, LabResults, RunResults, TargetFacts};
 use crate::statistics::median;
 
 /// What is said of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundVerdict {
     Kept,
-    AboveAim,
-    AboveMust,
+    BeyondAim,
+    BeyondMust,
     /// There is no figure.
     Missing,
-}
-
-impl BoundVerdict {
-    pub fn text(self) -> &'static str {
-        match self {
-            BoundVerdict::Kept => "",
-            BoundVerdict::AboveAim => "above aim",
-            BoundVerdict::AboveMust => "above must",
-            BoundVerdict::Missing => "missing",
-        }
-    }
 }
 
 /// A bound and what was measured of it.
@@ -39,7 +28,7 @@ pub struct BoundRow<'a> {
     pub facts: &'a BoundFacts,
     /// What it was the most of, behind the bound's name.
     pub of: Option<&'a str>,
-    /// PostgreSQL's and KilnDB's, of which the figure is the ratio: milliseconds or rows.
+    /// PostgreSQL's and KilnDB's, of which the figure is the ratio: milliseconds or rows. Of figures of one server: what they are there.
     pub base: Option<f64>,
     pub own: Option<f64>,
     pub figure: Option<f64>,
@@ -54,11 +43,25 @@ impl BoundRow<'_> {
     }
     pub fn verdict(&self) -> BoundVerdict {
         let Some(figure) = self.figure.filter(|figure| figure.is_finite()) else { return BoundVerdict::Missing };
-        let is_above = |bound: Option<f64>| bound.is_some_and(|bound| figure > bound);
-        match (is_above(self.facts.must), is_above(self.facts.aim)) {
-            (true, _) => BoundVerdict::AboveMust,
-            (false, true) => BoundVerdict::AboveAim,
+        let more_is_better = self.facts.figure.more_is_better();
+        let is_beyond = |bound: Option<f64>| {
+            bound.is_some_and(|bound| if more_is_better { figure < bound } else { figure > bound })
+        };
+        match (is_beyond(self.facts.must), is_beyond(self.facts.aim)) {
+            (true, _) => BoundVerdict::BeyondMust,
+            (false, true) => BoundVerdict::BeyondAim,
             (false, false) => BoundVerdict::Kept,
+        }
+    }
+    /// The verdict in words. Empty: the bound is kept.
+    pub fn verdict_text(&self) -> &'static str {
+        match (self.verdict(), self.facts.figure.more_is_better()) {
+            (BoundVerdict::Kept, _) => "",
+            (BoundVerdict::BeyondAim, true) => "below aim",
+            (BoundVerdict::BeyondAim, false) => "above aim",
+            (BoundVerdict::BeyondMust, true) => "below must",
+            (BoundVerdict::BeyondMust, false) => "above must",
+            (BoundVerdict::Missing, _) => "missing",
         }
     }
     /// PostgreSQL's and KilnDB's values, the figure and its bounds, as tables have them.
@@ -71,7 +74,7 @@ impl BoundRow<'_> {
             self.figure.map_or("—".into(), |figure| format!("{figure:.3}")),
             bound(self.facts.must),
             bound(self.facts.aim),
-            self.verdict().text().to_string(),
+            self.verdict_text().to_string(),
         ]
     }
 }
@@ -104,10 +107,10 @@ pub fn failures(lab: &LabResults) -> Vec<String> {
         for row in of_experiment(lab, experiment) {
             let figure = row.figure.map_or(String::new(), |figure| format!(": {figure:.3}"));
             match row.verdict() {
-                BoundVerdict::AboveMust | BoundVerdict::Missing => {
-                    found.push(format!("{}, {}: {}{figure}", experiment.name, row.name(), row.verdict().text()));
+                BoundVerdict::BeyondMust | BoundVerdict::Missing => {
+                    found.push(format!("{}, {}: {}{figure}", experiment.name, row.name(), row.verdict_text()));
                 }
-                BoundVerdict::Kept | BoundVerdict::AboveAim => {}
+                BoundVerdict::Kept | BoundVerdict::BeyondAim => {}
             }
         }
     }
@@ -166,7 +169,43 @@ impl<'a> ComparedServers<'a> {
                     pairs(&base, &own, time).map(|(_, base, own)| Some(own? / base?)).collect();
                 BoundRow { figure: ratios.map(median), ..nothing }
             }
+            BoundFigure::Rate
+            | BoundFigure::MedianSecond
+            | BoundFigure::WorstSecond
+            | BoundFigure::P99
+            | BoundFigure::Memory => {
+                let own = of_load(summary, facts, self.own);
+                let base = self.base.and_then(|base| of_load(summary, facts, base));
+                BoundRow { base, own, figure: own, ..nothing }
+            }
         }
+    }
+}
+
+/// The figure of a load on one target. None: a variant that it needs was not measured there.
+fn of_load(summary: &ExperimentSummary, facts: &BoundFacts, target: &str) -> Option<f64> {
+    let has = |clients: &usize| summary.cell(*clients, target, &facts.variant).is_some();
+    let clients = facts.clients.or_else(|| summary.clients.iter().copied().find(has))?;
+    let own = summary.cell(clients, target, &facts.variant)?;
+    let than = || summary.cell(clients, target, &facts.than);
+    let percent_of_other =
+        |of_run: &dyn Fn(&RunResults) -> Option<f64>| Some(100.0 * own.median_of(of_run)? / than()?.median_of(of_run)?);
+    match facts.figure {
+        BoundFigure::Rate => percent_of_other(&|run| run.rate(summary.results.counted)),
+        BoundFigure::MedianSecond => percent_of_other(&|run| Some(run.median_and_worst_second()?.0)),
+        BoundFigure::WorstSecond => own.median_of(|run| {
+            let (median, worst) = run.median_and_worst_second().filter(|(median, _)| *median > 0.0)?;
+            Some(100.0 * worst / median)
+        }),
+        BoundFigure::P99 => percent_of_other(&|run| run.percentile_us(99.0).map(|us| us as f64)),
+        BoundFigure::Memory => {
+            let bytes = |run: &RunResults| run.server.memory_bytes.map(|bytes| bytes as f64);
+            // What a server has been given for one variant it may keep: the least is what it has without that.
+            let least = than()?.runs().filter_map(bytes).reduce(f64::min)?;
+            Some((own.median_of(bytes)? - least) / facts.of.unwrap_or(1.0))
+        }
+        // What is of statements has no load.
+        _ => None,
     }
 }
 
@@ -237,7 +276,7 @@ fn pairs<'a, 's>(
 mod tests {
     use super::*;
     use crate::report::sample::{cell_of_rates, experiment_of, results_of};
-    use crate::results::{CellResults, CountedUnit, StatementResults};
+    use crate::results::{CellResults, CountedUnit, SecondResults, StatementResults};
 
     /// Statements with their times in milliseconds, and the rows of their plans; of each round.
     fn cell(target: &str, rounds: &[&[(&str, f64, f64)]]) -> CellResults {
@@ -262,6 +301,9 @@ mod tests {
             figure: *figure,
             variant: "all".into(),
             statement: statement.to_string(),
+            than: String::new(),
+            clients: None,
+            of: None,
             must: Some(*must),
             aim: Some(*aim),
         };
@@ -295,7 +337,7 @@ mod tests {
         let rows = of_experiment(&results, &results.experiments[0]);
         let figures: Vec<String> = rows
             .iter()
-            .map(|row| format!("{}: {:.3} {}", row.name(), row.figure.unwrap_or(f64::NAN), row.verdict().text()))
+            .map(|row| format!("{}: {:.3} {}", row.name(), row.figure.unwrap_or(f64::NAN), row.verdict_text()))
             .collect();
         assert_eq!(
             figures,
@@ -325,6 +367,91 @@ mod tests {
         assert_eq!(missing.len(), ALL.len(), "{missing:?}");
         assert!(missing.iter().all(|told| told.ends_with("missing") || told.ends_with("above must")), "{missing:?}");
         assert!(missing.contains(&"made-up, WorstTime (b): missing".into()), "{missing:?}");
+    }
+
+    /// A cell whose runs have these transactions by second, with a latency and memory of their own.
+    fn load_cell(
+        target: &str,
+        variant: &str,
+        (clients, p99_us, memory): (usize, u64, u64),
+        runs: &[&[u64]],
+    ) -> CellResults {
+        let rates: Vec<f64> = runs.iter().map(|run| run.iter().sum::<u64>() as f64 / run.len() as f64).collect();
+        let mut cell = cell_of_rates(target, variant, clients, &rates);
+        for (run, of_run) in cell.runs.iter_mut().zip(runs) {
+            let second = |&transactions: &u64| SecondResults { transactions, ..SecondResults::default() };
+            run.seconds = of_run.iter().map(second).collect();
+            run.latency.percentiles = vec![(50.0, 1), (99.0, p99_us)];
+            run.server.memory_bytes = Some(memory);
+        }
+        cell
+    }
+
+    #[test]
+    fn figures_of_loads_are_held_against_another_variant_of_the_same_server() {
+        let calm: &[u64] = &[1, 100, 100, 100, 1];
+        let busy: &[u64] = &[1, 60, 30, 80, 1];
+        let cells = |target: &str, percent: u64| {
+            let scaled = |run: &[u64]| run.iter().map(|count| count * percent / 100).collect::<Vec<u64>>();
+            let (calm, busy) = (scaled(calm), scaled(busy));
+            vec![
+                load_cell(target, "without", (4, 100, 1_000), &[&calm, &calm, &calm]),
+                load_cell(target, "beside", (4, 150, 4_000), &[&busy, &calm, &busy]),
+                load_cell(target, "without", (8, 100, 1_000), &[&calm]),
+                load_cell(target, "beside", (8, 400, 4_000), &[&calm]),
+            ]
+        };
+        let bounds = [
+            (BoundFigure::Rate, None, 60.0, 80.0),
+            (BoundFigure::MedianSecond, None, 50.0, 60.0),
+            (BoundFigure::WorstSecond, None, 60.0, 70.0),
+            (BoundFigure::P99, None, 200.0, 120.0),
+            (BoundFigure::P99, Some(8), 200.0, 120.0),
+            (BoundFigure::Memory, None, 400.0, 299.0),
+        ];
+        let mut results = lab([cells("kiln", 100), cells("pg", 200)].concat(), &[]);
+        let bound = |(figure, clients, must, aim): &(BoundFigure, Option<usize>, f64, f64)| BoundFacts {
+            name: format!("{figure:?}"),
+            figure: *figure,
+            variant: "beside".into(),
+            statement: String::new(),
+            than: "without".into(),
+            clients: *clients,
+            of: (*figure == BoundFigure::Memory).then_some(10.0),
+            must: Some(*must),
+            aim: Some(*aim),
+        };
+        results.experiments[0].bounds = bounds.iter().map(bound).collect();
+        results.experiments[0].counted = CountedUnit::Transactions;
+        let told = |results: &LabResults| -> Vec<String> {
+            let rows = of_experiment(results, &results.experiments[0]);
+            let figure = |value: Option<f64>| value.map_or("none".into(), |value| format!("{value:.0}"));
+            rows.iter()
+                .map(|row| format!("{} {} {} {}", row.name(), figure(row.base), figure(row.figure), row.verdict_text()))
+                .collect()
+        };
+        let all = [
+            "Rate 57 57 below must",
+            "MedianSecond 60 60 ",
+            "WorstSecond 50 50 below must",
+            "P99 150 150 above aim",
+            "P99 400 400 above must",
+            "Memory 300 300 above aim",
+        ];
+        assert_eq!(told(&results), all);
+        assert_eq!(failures(&results).len(), 3, "{:?}", failures(&results));
+        // KilnDB by itself has the same figures.
+        results.targets.truncate(1);
+        results.experiments[0].cells.truncate(4);
+        let alone = all.map(|row| {
+            let words: Vec<&str> = row.splitn(3, ' ').collect();
+            format!("{} none {}", words[0], words[2])
+        });
+        assert_eq!(told(&results), alone);
+        // Without the other variant there is nothing to be held against.
+        results.experiments[0].cells.retain(|cell| cell.variant == "beside");
+        let missing = told(&results);
+        assert_eq!(missing.iter().filter(|row| row.ends_with("none none missing")).count(), 5, "{missing:?}");
     }
 
     #[test]

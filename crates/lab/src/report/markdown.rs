@@ -119,6 +119,10 @@ fn table_of_rates(experiment: &ExperimentSummary) -> MarkdownTable {
     if has_latencies {
         table.numbers(experiment.targets.iter().map(|target| format!("p99, {target}")));
     }
+    let has_rounds = experiment.cells.iter().any(|cell| cell.beside_rounds().is_some());
+    if has_rounds {
+        table.numbers(experiment.targets.iter().map(|target| format!("rounds beside, {target}")));
+    }
     for &clients in &experiment.clients {
         for variant in experiment.variants() {
             let cells: Vec<_> = experiment.targets.iter().map(|t| experiment.cell(clients, t, variant)).collect();
@@ -131,6 +135,10 @@ fn table_of_rates(experiment: &ExperimentSummary) -> MarkdownTable {
             if has_latencies {
                 let p99 = |cell: &Option<&CellSummary>| cell.and_then(|cell| cell.percentile_us(99.0));
                 row.extend(cells.iter().map(|cell| p99(cell).map_or(String::new(), words::latency)));
+            }
+            if has_rounds {
+                let rounds = |cell: &Option<&CellSummary>| cell.and_then(|cell| cell.beside_rounds());
+                row.extend(cells.iter().map(|cell| rounds(cell).map_or(String::new(), words::number)));
             }
             table.rows.push(row);
         }
@@ -322,6 +330,20 @@ mod tests {
             text.contains("| plain | 1. `create table t (id int)` |") && text.contains("| plain | all |"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn rounds_beside_a_load_are_told_where_there_are_any() {
+        let mut results = sample::results();
+        assert!(!text(&results).contains("rounds beside"));
+        let cells = &mut results.experiments[0].cells;
+        let own =
+            cells.iter_mut().find(|cell| cell.target == "KilnDB" && cell.variant == "plain" && cell.clients == 64);
+        own.expect("a cell").runs.iter_mut().for_each(|run| run.beside_rounds = Some(7));
+        let text = text(&results);
+        assert!(text.contains("| rounds beside, KilnDB | rounds beside, PostgreSQL |"), "{text}");
+        let row = text.lines().find(|line| line.starts_with("| 64 | plain |")).expect("a row");
+        assert_eq!(fields(row)[7..], ["7.00", ""], "{row}");
     }
 
     #[test]

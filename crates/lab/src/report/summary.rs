@@ -97,6 +97,10 @@ impl<'a> CellSummary<'a> {
         let known = median(self.runs().filter_map(of_run).collect());
         (!known.is_nan()).then_some(known)
     }
+    /// How often what is beside the load was done to its end. None: nothing is beside that runs again.
+    pub fn beside_rounds(&self) -> Option<f64> {
+        self.median_of(|run| run.beside_rounds.map(|rounds| rounds as f64))
+    }
     /// As [`CellSummary::median_of`], by transaction.
     pub fn median_per_transaction(&self, of_run: impl Fn(&RunResults) -> Option<f64>) -> Option<f64> {
         self.median_of(|run| of_run(run).filter(|_| run.transactions > 0).map(|sum| sum / run.transactions as f64))

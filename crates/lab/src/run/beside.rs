@@ -35,8 +35,13 @@ pub(super) enum BesidePace {
 }
 
 impl BesideSessions {
-    /// Runs a load while the sessions do what they are to do. `admin` is a session that can cancel what others do.
-    pub fn during<T>(mut self, admin: &mut Client, load: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    /// Runs a load while the sessions do what they are to do. `admin` is a session that can cancel what others do. Beside what the load
+    /// gives: how often each script has come to its end, or that with the fewest ends; None of those that run once.
+    pub fn during<T>(
+        mut self,
+        admin: &mut Client,
+        load: impl FnOnce() -> Result<T, String>,
+    ) -> Result<(T, Option<u64>), String> {
         let mut pids = Vec::new();
         for session in &mut self.sessions {
             match self.pace {
@@ -45,7 +50,7 @@ impl BesideSessions {
             }
         }
         if self.pace == BesidePace::Once {
-            return load();
+            return load().map(|done| (done, None));
         }
         let (pace, is_over) = (self.pace, &AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -61,13 +66,13 @@ impl BesideSessions {
                 });
                 std::thread::sleep(LOOK_EVERY);
             }
-            let failed = threads.into_iter().filter_map(|thread| match thread.join() {
-                Ok(ended) => ended.err(),
-                Err(_) => Some("a session beside the load has panicked".into()),
-            });
-            let failed = failed.collect::<Vec<String>>();
+            let ended = threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err("a session beside the load has panicked".into())));
+            let ended: Vec<Result<u64, String>> = ended.collect();
             let done = done?;
-            failed.into_iter().next().map_or(Ok(done), Err)
+            let rounds: Vec<u64> = ended.into_iter().collect::<Result<_, String>>()?;
+            Ok((done, rounds.into_iter().min()))
         })
     }
 }
@@ -79,19 +84,22 @@ impl BesideSession {
     fn pid(&mut self) -> Result<i64, String> {
         self.session.client.integer("select pg_backend_pid()").map_err(|e| format!("beside the load: {e}"))
     }
-    fn repeat(&mut self, pace: BesidePace, is_over: &AtomicBool) -> Result<(), String> {
+    /// Returns how often the script has come to its end while the load ran.
+    fn repeat(&mut self, pace: BesidePace, is_over: &AtomicBool) -> Result<u64, String> {
+        let mut rounds = 0;
         loop {
             if let BesidePace::Every(every) = pace {
                 rest(every, is_over);
             }
             if is_over.load(Ordering::SeqCst) {
-                return Ok(());
+                return Ok(rounds);
             }
             match self.run() {
                 // It was cancelled.
-                Err(_) if pace == BesidePace::WithoutPause && is_over.load(Ordering::SeqCst) => return Ok(()),
+                Err(_) if pace == BesidePace::WithoutPause && is_over.load(Ordering::SeqCst) => return Ok(rounds),
                 done => done?,
             }
+            rounds += 1;
         }
     }
 }

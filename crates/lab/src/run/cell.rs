@@ -259,15 +259,16 @@ impl<'c> LabCell<'c> {
         };
         let (done, observed) = observer::beside(self, &plan, progress, || match beside {
             Some(beside) => beside.during(&mut admin, load),
-            None => load(),
+            None => load().map(|done| (done, None)),
         });
-        let (figures, statements) = done?;
+        let ((figures, statements), beside_rounds) = done?;
         if figures.errors.contains_key("08006") {
             return Err(figures.first_error.unwrap_or_default());
         }
         let server = ServerMarks::of(&mut admin, self.target).since(&use_before, observed.memory_bytes);
         let rows_after = count(&mut admin)?;
         let mut run = run_results(&figures, statements, observed, server);
+        run.beside_rounds = beside_rounds;
         if let Some(sql) = &file.measure.bytes {
             let bytes = admin.integer(sql).map_err(|e| format!("bytes: {e}"))?;
             run.bytes = u64::try_from(bytes).ok();
@@ -475,6 +476,7 @@ pub(super) fn run_results(
         waits: observed.waits,
         samples: observed.samples,
         bytes: None,
+        beside_rounds: None,
         failed_checks: Vec::new(),
     }
 }

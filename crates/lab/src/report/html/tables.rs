@@ -229,12 +229,13 @@ pub(super) fn bounds(m: &mut Markup, rows: &[BoundRow]) {
     m.element("h3", &[], "Bounds");
     let header = std::iter::once("bound").chain(bounds::COLUMNS).map(str::to_string).collect();
     let rows = rows.iter().map(|row| std::iter::once(row.name()).chain(row.texts()).collect()).collect();
-    let caption = "Figures and what they must not exceed: of KilnDB in times of PostgreSQL, or by itself";
+    let caption = "Figures and what they are held to: of KilnDB in times of PostgreSQL, or by itself";
     PageTable { caption, text_columns: 1, ends_in_text: true, header, rows }.write(m);
 }
 
 /// What the servers used, and what failed.
 pub(super) fn used(m: &mut Markup, experiment: &ExperimentSummary) {
+    let has_rounds = experiment.cells.iter().any(|cell| cell.beside_rounds().is_some());
     let row = |cell: &&CellSummary| {
         let per = |of_run: fn(&RunResults) -> Option<f64>| cell.median_per_transaction(of_run);
         let bytes = |value: Option<f64>| value.map_or("—".into(), words::bytes);
@@ -243,7 +244,7 @@ pub(super) fn used(m: &mut Markup, experiment: &ExperimentSummary) {
             *errors.entry(state).or_default() += count;
         }
         let errors = errors.iter().map(|(state, count)| format!("{state}: {}", words::thousands(*count as f64)));
-        vec![
+        let mut row = vec![
             words::thousands(cell.cell.clients as f64),
             cell.cell.target.clone(),
             cell.cell.variant.clone(),
@@ -255,8 +256,10 @@ pub(super) fn used(m: &mut Markup, experiment: &ExperimentSummary) {
             format!("{} s", cell.stalled_s),
             format!("{} s", cell.longest_stall_s),
             words::thousands(cell.runs().map(|run| run.failed).sum::<u64>() as f64),
-            errors.collect::<Vec<String>>().join(", "),
-        ]
+        ];
+        row.extend(has_rounds.then(|| cell.beside_rounds().map_or("—".into(), words::number)));
+        row.push(errors.collect::<Vec<String>>().join(", "));
+        row
     };
     let cells = experiment.in_order();
     let rows: Vec<Vec<String>> = cells.iter().filter(|cell| cell.value.is_some()).map(row).collect();
@@ -264,7 +267,7 @@ pub(super) fn used(m: &mut Markup, experiment: &ExperimentSummary) {
         return;
     }
     m.element("h3", &[], "What it took");
-    let header = names(&[
+    let mut header = names(&[
         "clients",
         "target",
         "variant",
@@ -276,10 +279,12 @@ pub(super) fn used(m: &mut Markup, experiment: &ExperimentSummary) {
         "stalls",
         "longest",
         "failed",
-        "errors",
     ]);
+    header.extend(has_rounds.then(|| "rounds beside".to_string()));
+    header.push("errors".to_string());
     let note = "Stalls are seconds under half of a run's median; they and failures are of all runs together. The rate within 10 ms, if it \
-        was searched, is that of transactions which come at times of their own and of which 99 % still take no longer.";
+        was searched, is that of transactions which come at times of their own and of which 99 % still take no longer. Rounds beside are how \
+        often what is beside the load was done to its end.";
     m.element("p", &[("class", &"note")], note);
     let caption = "Medians of all runs";
     PageTable { caption, text_columns: 3, ends_in_text: true, header, rows }.write(m);
