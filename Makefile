@@ -107,21 +107,15 @@ runaway: build
 # CLIENTS=8,64, ROWS= and SCALE= sizes of those that have them, RESTART=1 starts servers again between rounds, OUT= another folder.
 # ONLY=plans are queries, their answers and the rows of their plans, ONLY=execution statements over much data: BOUNDS=1 fails if a figure is beyond
 # its bound, which are for ROWS=10000000 SCALE=1. DOCUMENT=docs/benchmarks.md SECTION=execution writes the tables into that section.
-# With PARTS= it is what experiments do not say:
-# PARTS=online (SCALE=100) is TPC-B beside changes of its table, ANALYZE and a report.
-# PARTS=access is what grants, policies and strangers cost, PARTS=tls point queries over TLS.
+# ONLY=online (SCALE=100) is TPC-B beside changes of its table, ANALYZE and a report; ONLY=access-control,strangers,tls is what grants, policies, strangers
+# and encryption cost.
 comma = ,
 bench: build
 	$(SETUP) build test $(if $(BEFORE),,postgres)
-ifdef PARTS
-	cargo build --release --locked -p kilndb-lab
-	$${CARGO_TARGET_DIR:-./target}/release/kilndb-lab bench $(foreach option,before parts pairs duration scale,$(call flag,$(option)))
-else
 	$${CARGO_TARGET_DIR:-./target}/release/kilndb lab run $(or $(subst $(comma), ,$(ONLY)),bench) --seconds $(if $(findstring command,$(origin SECONDS)),$(SECONDS),1) --check \
 		$(call flag,before) $(call flag,clients) $(call flag,rows) $(if $(PAIRS),--rounds $(PAIRS)) $(if $(SCALE),--set scale=$(SCALE)) \
 		$(if $(RESTART),--restart) $(if $(BOUNDS),--bounds) --out $(or $(OUT),bench-results) --overwrite
 	$(if $(DOCUMENT),$${CARGO_TARGET_DIR:-target}/release/kilndb lab report $(or $(OUT),bench-results) --markdown $(DOCUMENT) --section $(SECTION))
-endif
 
 # The documents' experiments and the queue beside a held snapshot on this build and on PostgreSQL 18, and the report: LAB_SECONDS= and
 # LAB_ROUNDS= for longer ones, OUT= for another folder. DOCUMENT=docs/benchmarks.md writes the tables into its section `documents`.

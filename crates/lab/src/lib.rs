@@ -1,6 +1,5 @@
 //! What the tests and experiments that see KilnDB from outside have in common: a client, servers in temporary
-//! folders, files of SQL with expected results, specs of concurrent sessions, and the benchmark against PostgreSQL and
-//! the wire limit.
+//! folders, files of SQL with expected results, specs of concurrent sessions, and experiments on servers side by side.
 //!
 //! It must not know the server's crates: everything here works through the protocol and the command line, so that it
 //! runs against any server that speaks the protocol.

@@ -1,24 +1,16 @@
 //! `kilndb-lab`: experiments against servers that speak PostgreSQL's protocol.
 
-mod bench;
 mod load_command;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
 Usage:
-  kilndb-lab bench --parts PART,... [--before PROGRAM] [--pairs N] [--duration SECONDS] [--scale N] [--rows N]
-                   [--clients N,...] [--shared-buffers SIZE] [--tpch SCALE] [--films N] [--only TEXT,...] [--turns N]
   kilndb-lab load [--host HOST] [--port N] [--user NAME] [--database NAME] [--clients N] [--threads N] [--seconds N]
                   [--rate N] [--tries N] [--protocol simple|extended|prepared] [--define NAME=VALUE] SCRIPT...
   kilndb-lab canned SOCKET
   kilndb-lab lab ...
 
-bench    KilnDB against PostgreSQL, or against another build of KilnDB (--before), in turns; prints tables, and fails if a
-         row is slower or beyond its bound. Parts: plans: queries with their times, answers and rows of their plans, TPC-H
-         among them; joins: estimates and plans of joins; execution: statements over much data, of which --only names some
-         rows, as ratios of PostgreSQL's time with bounds; online: TPC-B beside changes of its table; access: what grants,
-         policies and strangers cost; tls: point queries over TLS. All else is `kilndb lab run bench`
 load     runs pgbench's scripts against a server, and tells transactions, rows and latencies
 lab      `kilndb lab`, from the library that the server's program has it from
 canned   the wire limit alone: a server that answers every message with prepared bytes
@@ -27,7 +19,6 @@ canned   the wire limit alone: a server that answers every message with prepared
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.first().map(String::as_str) {
-        Some("bench") => bench::run(&arguments[1..]),
         Some("load") => load_command::run(&arguments[1..]),
         Some("lab") => kilndb_lab::command::run(&arguments[1..]),
         Some("canned") => match arguments.get(1) {

@@ -87,9 +87,14 @@ fn version_of(program: &Path) -> Option<u32> {
     digits.parse().ok()
 }
 
+/// Where the cluster of a folder has its files.
+pub fn data_folder(folder: &Path) -> PathBuf {
+    folder.join("pg")
+}
+
 /// Creates a PostgreSQL cluster in `folder` unless it has one, and starts it, as another user when this one is root.
 pub fn start(folder: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
-    let data = folder.join("pg");
+    let data = data_folder(folder);
     let user = unprivileged_user()?;
     if let Some((uid, gid)) = user {
         std::os::unix::fs::chown(folder, Some(uid), Some(gid))?;

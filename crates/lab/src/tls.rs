@@ -66,19 +66,29 @@ impl TlsChoice {
         }))
     }
 
-    /// Asks for TLS on a new connection. Errors: the server has none, or is not who it should be.
-    fn begin(&self, mut stream: TcpStream, host: &str) -> io::Result<OpenedStream> {
+    /// The same for who must not be talked to in the clear.
+    pub fn required(&self) -> TlsChoice {
+        let mode = if self.is_required { self.mode.clone() } else { "require".into() };
+        TlsChoice { is_required: true, mode, ..self.clone() }
+    }
+
+    /// Asks for TLS on a new connection. None: the server has none, and does not have to.
+    fn ask(&self, stream: &mut TcpStream, host: &str) -> io::Result<Option<ClientConnection>> {
         stream.write_all(&REQUEST)?;
         let mut answer = [0];
         stream.read_exact(&mut answer)?;
         match answer {
             [b'S'] => {}
-            [b'N'] if !self.is_required => return Ok(OpenedStream::Plain(stream)),
+            [b'N'] if !self.is_required => return Ok(None),
             [b'N'] => return Err(io::Error::other("the server does not speak TLS, which was required")),
             _ => return Err(io::Error::other("the server answers SSLRequest with something else")),
         }
         let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
-        let mut session = ClientConnection::new(self.config.clone(), name).map_err(io::Error::other)?;
+        ClientConnection::new(self.config.clone(), name).map(Some).map_err(io::Error::other)
+    }
+    /// Asks for TLS and encrypts a new connection. Errors: the server has none, or is not who it should be.
+    fn begin(&self, mut stream: TcpStream, host: &str) -> io::Result<OpenedStream> {
+        let Some(mut session) = self.ask(&mut stream, host)? else { return Ok(OpenedStream::Plain(stream)) };
         while session.is_handshaking() {
             session.complete_io(&mut stream)?;
         }
@@ -92,6 +102,18 @@ pub fn open(address: &Address, stream: TcpStream) -> io::Result<OpenedStream> {
         Some(choice) => choice.begin(stream, &address.host),
         None => Ok(OpenedStream::Plain(stream)),
     }
+}
+
+/// Asks for TLS on a new connection and gives the first message of the handshake, which whoever asked may send or not.
+/// Errors: the address is one without TLS, or the server is.
+pub(crate) fn first_message(address: &Address, stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let choice = address.tls.as_ref().ok_or_else(|| io::Error::other("the connection is not to be encrypted"))?;
+    let session = choice.required().ask(stream, &address.host)?;
+    let mut message = Vec::new();
+    if let Some(mut session) = session {
+        session.write_tls(&mut message)?;
+    }
+    Ok(message)
 }
 
 impl Read for OpenedStream {

@@ -2,7 +2,8 @@
 
 use kilndb_lab::client::Client;
 use kilndb_lab::process::{self, Server, TempDir};
-use kilndb_lab::results::{LabResults, RunResults};
+use kilndb_lab::report::bounds;
+use kilndb_lab::results::{CellResults, LabResults, RunResults};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -211,10 +212,85 @@ fn what_is_beside_a_load_without_a_pause_ends_with_it() {
     assert_eq!((cell("count").problem.as_deref(), cell("count").runs.len()), (None, 1));
     let problem = cell("broken").problem.clone().unwrap_or_default();
     assert!(problem.contains("beside the load: broken.sql:1") && problem.contains("division by zero"), "{problem}");
+    // A script that never comes to its end has none of the rounds that another one has.
+    assert_eq!((cell("count").runs[0].beside_rounds, cell("few").runs[0].beside_rounds), (Some(0), None));
     // One variant has a number of clients of its own.
     assert_eq!(cells.iter().map(|cell| cell.clients).collect::<Vec<_>>(), [2, 4, 4]);
     assert_eq!((cell("few").clients, cell("few").runs.len()), (2, 1));
     assert_eq!(server.schemas(), 0);
+}
+
+/// Experiments that come with the program, on a temporary KilnDB alone, a second for each run.
+fn run_on_temporary(folder: &Path, names: &[&str], more: &[&str]) -> LabResults {
+    let out = folder.join("out");
+    let mut command = lab(&["run"]);
+    command.args(names).args(["--seconds", "1", "--check", "--overwrite", "--out"]).arg(&out).args(more);
+    // There is no PostgreSQL in this folder.
+    results(&command.env("PGBIN", folder).output().expect("it runs"), &out)
+}
+
+/// What has gone wrong with the cells of a run.
+fn problems(results: &LabResults) -> Vec<String> {
+    let cells = results.experiments.iter().flat_map(|experiment| &experiment.cells);
+    let of_runs = |cell: &CellResults| cell.runs.iter().flat_map(|run| run.failed_checks.clone()).collect::<Vec<_>>();
+    cells.flat_map(|cell| [of_runs(cell), cell.problem.iter().cloned().collect()].concat()).collect()
+}
+
+#[test]
+fn a_table_is_changed_beside_the_load_on_it() {
+    let folder = TempDir::new("lab-online").expect("a folder");
+    let results = run_on_temporary(folder.path(), &["online"], &["--rounds", "2", "--seconds", "4"]);
+    assert_eq!(problems(&results), [""; 0]);
+    let cells = &results.experiments[0].cells;
+    assert_eq!(cells.len(), 6);
+    for cell in cells {
+        assert_eq!(cell.runs.len(), 2, "{}", cell.variant);
+        for run in &cell.runs {
+            assert!(run.transactions > 0 && run.failed == 0, "{}: {run:?}", cell.variant);
+            assert_eq!(run.beside_rounds.is_some(), cell.variant != "without", "{}", cell.variant);
+        }
+    }
+    let settings = &results.targets[0].settings;
+    assert_eq!(settings.get("autovacuum_naptime").map(String::as_str), Some("1s"), "{settings:?}");
+    let rows = bounds::of_experiment(&results, &results.experiments[0]);
+    assert!(rows.len() == 9 && rows.iter().all(|row| row.figure.is_some()), "{rows:?}");
+}
+
+#[test]
+fn ways_in_are_compared_on_temporary_servers() {
+    let folder = TempDir::new("lab-ways-in").expect("a folder");
+    let names = ["access-control", "tls", "strangers"];
+    let sizes = ["--rows", "1000", "--set", "half_open=20", "--set", "idle=50", "--set", "guesses=50"];
+    let more = [&["--rounds", "1", "--clients", "4"], &sizes[..]].concat();
+    let results = run_on_temporary(folder.path(), &names, &more);
+    assert_eq!(problems(&results), [""; 0]);
+    assert_eq!(results.experiments.iter().map(|one| one.cells.len()).collect::<Vec<_>>(), [3, 2, 2]);
+    for experiment in &results.experiments {
+        assert!(experiment.cells.iter().all(|cell| cell.runs.len() == 1 && cell.runs[0].failed == 0), "{experiment:?}");
+        let rows = bounds::of_experiment(&results, experiment);
+        assert!(rows.iter().all(|row| row.figure.is_some()), "{rows:?}");
+    }
+}
+
+#[test]
+fn roles_are_taken_away_and_strangers_are_kept_from_given_servers() {
+    let (server, folder) = (LabServer::start(), TempDir::new("lab-out").expect("a folder"));
+    let out = folder.path().join("out");
+    let target = format!("here={}?sslmode=disable", server.uri());
+    let arguments = ["run", "access-control", "strangers", "tls", "--rows", "1000", "--clients", "2", "--seconds", "1"];
+    let mut command = lab(&arguments);
+    command.args(["--rounds", "1", "--target", &target, "--out"]).arg(&out);
+    let results = results(&command.output().expect("it runs"), &out);
+    let problem = |variant: &str| {
+        let mut cells = results.experiments.iter().flat_map(|experiment| &experiment.cells);
+        cells.find(|cell| cell.variant == variant).expect("a cell").problem.clone().unwrap_or_default()
+    };
+    assert_eq!(["owner", "policy", "without", "tcp"].map(&problem), [""; 4]);
+    assert!(problem("strangers").contains("for temporary servers alone"), "{}", problem("strangers"));
+    assert!(problem("tls").contains("sslmode=disable"), "{}", problem("tls"));
+    assert_eq!(server.schemas(), 0);
+    let roles = "select count(*) from pg_roles where rolname like 'kiln\\_lab\\_%'";
+    assert_eq!(server.client().integer(roles).expect("a count"), 0);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 //!
 //! Must not know: how experiments are run, and how results are shown.
 
-use crate::experiment::{self, Experiment};
+use crate::experiment::{self, ConnectionName, Experiment};
 use crate::report::slower::ROUNDS_MIN;
 use crate::run::{DriverKind, LabOptions};
-use crate::target::{Target, TargetUri, TemporaryProduct, own_kilndb};
+use crate::target::{Target, TargetUri, TemporaryNeeds, TemporaryProduct, own_kilndb};
 use std::path::{Path, PathBuf};
 
 /// What is asked.
@@ -99,16 +99,17 @@ impl RunRequest {
     /// The two builds that are compared and the targets that are given, or temporary ones.
     pub fn targets(&self) -> Result<Vec<Target>, String> {
         let mut targets = Vec::new();
+        let needs = needs(&self.experiments)?;
         let own = || own_kilndb().map(TemporaryProduct::KilnDb).map_err(|e| e.to_string());
         if let Some(program) = &self.before {
-            targets.push(Target::temporary(OWN, own()?)?);
-            targets.push(Target::temporary(BEFORE, TemporaryProduct::KilnDb(program.clone()))?);
+            targets.push(Target::temporary(OWN, own()?, &needs)?);
+            targets.push(Target::temporary(BEFORE, TemporaryProduct::KilnDb(program.clone()), &needs)?);
         }
         targets.extend(self.targets.iter().map(|(name, uri)| Target::given(name, uri.clone())));
         let wants_wire = self.experiments.iter().any(|experiment| experiment.file.measure.wire_limit);
         if targets.is_empty() {
-            targets.push(Target::temporary("KilnDB", own()?)?);
-            match Target::temporary("PostgreSQL", TemporaryProduct::Postgres) {
+            targets.push(Target::temporary("KilnDB", own()?, &needs)?);
+            match Target::temporary("PostgreSQL", TemporaryProduct::Postgres, &needs) {
                 Ok(target) => targets.push(target),
                 Err(e) => eprintln!("without PostgreSQL: {e}"),
             }
@@ -118,6 +119,33 @@ impl RunRequest {
         }
         Ok(targets)
     }
+}
+
+/// What temporary servers have to have for all experiments of a run. Errors: two of them want a setting to be different things.
+fn needs(experiments: &[Experiment]) -> Result<TemporaryNeeds, String> {
+    let mut needs = TemporaryNeeds::default();
+    let add = |all: &mut Vec<String>, one: &String| {
+        if !all.contains(one) {
+            all.push(one.clone());
+        }
+    };
+    for file in experiments.iter().map(|experiment| &experiment.file) {
+        for setting in &file.temporary.settings {
+            let name = |setting: &str| setting.split('=').next().map(str::trim).map(str::to_lowercase);
+            let is_other = |known: &&String| *known != setting && name(known) == name(setting);
+            if let Some(other) = needs.settings.iter().find(is_other) {
+                return Err(format!("two experiments want temporary servers to differ: {other} and {setting}"));
+            }
+            add(&mut needs.settings, setting);
+        }
+        file.temporary.rules.iter().for_each(|rule| add(&mut needs.rules, rule));
+        let wants_tls = file
+            .variants
+            .iter()
+            .any(|variant| variant.connection == Some(ConnectionName::Tls) || variant.beside_kind.is_some());
+        needs.certificate |= wants_tls;
+    }
+    Ok(needs)
 }
 
 /// `name=value`
@@ -159,5 +187,39 @@ fn experiments(name: &str) -> Result<Vec<Experiment>, String> {
     match found.is_empty() {
         true => Err(format!("there is no experiment {name}: `kilndb lab list` shows them")),
         false => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::TempDir;
+
+    fn with(more: &str) -> Experiment {
+        let folder = TempDir::new("needs").expect("a folder");
+        let toml = format!(
+            "title = 't'\nquestion = 'q'\nload = {{ clients = [1], seconds = 1 }}\n{more}\n[[variants]]\nname = 'b'\nscript = 'a.sql'\n"
+        );
+        std::fs::write(folder.path().join("experiment.toml"), toml).expect("a file");
+        std::fs::write(folder.path().join("a.sql"), "select 1;\n").expect("a file");
+        Experiment::read(folder.path()).expect("it is right")
+    }
+
+    #[test]
+    fn temporary_servers_have_what_all_experiments_want() {
+        assert_eq!(needs(&[with("")]), Ok(TemporaryNeeds::default()));
+        let encrypted = "[[variants]]\nname = 'a'\nscript = 'a.sql'\nconnection = 'tls'\n";
+        assert!(needs(&[with(""), with(encrypted)]).expect("they agree").certificate);
+        let first = with("[temporary]\nsettings = ['work_mem=1MB', 'jit=off']\nrules = ['local all a reject']\n");
+        let second = with("[temporary]\nsettings = ['jit=off', 'port=1']\nrules = ['local all b reject']\n");
+        let found = needs(&[first, second]).expect("they agree");
+        assert_eq!(found.settings, ["work_mem=1MB", "jit=off", "port=1"]);
+        assert_eq!(
+            (found.rules, found.certificate),
+            (vec!["local all a reject".into(), "local all b reject".into()], false)
+        );
+        let other = with("[temporary]\nsettings = ['Work_mem=2MB']\n");
+        let error = needs(&[with("[temporary]\nsettings = ['work_mem=1MB']\n"), other]).expect_err("they differ");
+        assert_eq!(error, "two experiments want temporary servers to differ: work_mem=1MB and Work_mem=2MB");
     }
 }

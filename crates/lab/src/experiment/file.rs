@@ -5,7 +5,7 @@
 //! Must not know: what the words are used for.
 
 use crate::driver::LoadProtocol;
-use crate::kind::{DataKind, LoadKind, data_kind, load_kind};
+use crate::kind::{BesideKind, DataKind, LoadKind, beside_kind, data_kind, load_kind};
 use crate::results::{BoundFigure, CountedUnit};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -37,6 +37,8 @@ pub struct ExperimentFile {
     pub variables: BTreeMap<String, VariableText>,
     #[serde(default)]
     pub setup: SetupSection,
+    #[serde(default)]
+    pub temporary: TemporarySection,
     #[serde(default)]
     pub measure: MeasureSection,
     pub beside: Option<BesideSection>,
@@ -97,6 +99,21 @@ pub struct SetupSection {
     /// What each client says once it has connected.
     #[serde(default)]
     pub session: Vec<String>,
+    /// In the end, before the schema goes: what lies outside of it.
+    #[serde(default)]
+    pub teardown: Vec<String>,
+}
+
+/// What temporary servers have beside what all of them have.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TemporarySection {
+    /// Of the form `name=value`.
+    #[serde(default)]
+    pub settings: Vec<String>,
+    /// Lines of pg_hba.conf, before all others.
+    #[serde(default)]
+    pub rules: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -192,6 +209,11 @@ pub struct Variant {
     pub beside: Vec<String>,
     #[serde(default)]
     pub variables: BTreeMap<String, VariableText>,
+    /// Beside scripts that are beside: a kind of what happens to the server.
+    #[serde(default, deserialize_with = "beside_kind")]
+    pub beside_kind: Option<&'static BesideKind>,
+    /// How clients connect. Without it: as the target says.
+    pub connection: Option<ConnectionName>,
     /// The rows changed must be as many as the transactions: one that is missing was lost.
     #[serde(default)]
     pub every_transaction_changes: bool,
@@ -218,6 +240,18 @@ impl Variant {
             (Some(_), Some(_)) => Err(format!("variant {} has a script and a load", self.name)),
         }
     }
+}
+
+/// A way to a server.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ConnectionName {
+    /// TCP, in the clear.
+    Tcp,
+    /// TCP, encrypted.
+    Tls,
+    /// A Unix socket.
+    Socket,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

@@ -13,7 +13,7 @@ mod file;
 pub use file::*;
 
 use crate::results::CountedUnit;
-use crate::script::{Script, VariableNames};
+use crate::script::{Script, ScriptCommand, ScriptStep, SqlResults, SqlText, VariableNames};
 use include_dir::{Dir, include_dir};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -137,6 +137,18 @@ impl Experiment {
             self.beside(variant).iter().try_for_each(|name| self.script(name, names).map(drop))?;
         }
         self.setup(&[&file.setup.each_run], names)?;
+        self.setup(&[&file.setup.teardown], names)?;
+        for variant in &file.variants {
+            session_statements(&self.setup(&[&file.setup.session, &variant.session], names)?)?;
+            if let Some(kind) = variant.beside_kind
+                && let Some(name) = kind.variables.iter().find(|name| !file.variables.contains_key(**name))
+            {
+                return Err(format!("{} beside the load want a variable {name}", kind.name));
+            }
+        }
+        if let Some(setting) = file.temporary.settings.iter().find(|setting| !setting.contains('=')) {
+            return Err(format!("temporary: a setting is name=value, and not {setting}"));
+        }
         if let Some(data) = file.setup.data
             && let Some(name) = data.variables.iter().find(|name| !file.variables.contains_key(**name))
         {
@@ -164,6 +176,17 @@ impl Experiment {
             None => Ok(()),
         }
     }
+}
+
+/// The statements that a session begins with. Errors: there is something else.
+pub fn session_statements(script: &Script) -> Result<Vec<&SqlText>, String> {
+    fn statement(command: &ScriptCommand) -> Result<&SqlText, String> {
+        match &command.step {
+            ScriptStep::Sql(sql) if sql.results == SqlResults::Ignored => Ok(sql),
+            _ => Err("session: there are commands, and not statements alone".to_string()),
+        }
+    }
+    script.commands.iter().map(statement).collect()
 }
 
 fn is_file_name(entry: &str) -> bool {
@@ -266,6 +289,30 @@ mod tests {
             (
                 "[[variants]]\nname = 'a'\nscript = 'a.sql'\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n",
                 "there are two variants a",
+            ),
+            (
+                "[[variants]]\nname = 'a'\nscript = 'a.sql'\nconnection = 'udp'\n",
+                "expected one of `tcp`, `tls`, `socket`",
+            ),
+            (
+                "[setup]\nteardown = ['c.sql']\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n",
+                "c.sql: there is no such file",
+            ),
+            (
+                "[[variants]]\nname = 'a'\nscript = 'a.sql'\nbeside-kind = 'noise'\n",
+                "no kind of what is beside: noise, but strangers",
+            ),
+            (
+                "[[variants]]\nname = 'a'\nscript = 'a.sql'\nbeside-kind = 'strangers'\n",
+                "strangers beside the load want a variable half_open",
+            ),
+            (
+                "[temporary]\nsettings = ['work_mem']\n[[variants]]\nname = 'a'\nscript = 'a.sql'\n",
+                "a setting is name=value, and not work_mem",
+            ),
+            (
+                "[[variants]]\nname = 'a'\nscript = 'a.sql'\nsession = ['\\set x 1']\n",
+                "unexpected character \";\" in command \"set\"",
             ),
         ] {
             let found = with(rest);

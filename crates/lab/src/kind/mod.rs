@@ -1,4 +1,4 @@
-//! Kinds of data and of loads that a folder cannot say in SQL and scripts: a row each, which an experiment names.
+//! Kinds of data, of loads and of what is beside them that a folder cannot say in SQL and scripts: a row each, which an experiment names.
 //!
 //! 1. A kind works where its session works: in the schema of its variant, on any server that speaks the protocol.
 //! 2. What a kind is asked for beside its name are the experiment's variables.
@@ -6,10 +6,11 @@
 //! Must not know: experiments and targets.
 
 mod films_kind;
+mod strangers;
 mod tpcc_kind;
 mod tpch_kind;
 
-use crate::client::Client;
+use crate::client::{Address, Client};
 use crate::driver::LoadFigures;
 use crate::session_socket::SessionLogin;
 use serde::{Deserialize, Deserializer};
@@ -37,6 +38,31 @@ pub struct LoadKind {
     breaches: fn(&mut Client) -> Result<Vec<String>, String>,
 }
 
+/// What happens to a server beside a load and is more than sessions with scripts.
+#[derive(Debug)]
+pub struct BesideKind {
+    pub name: &'static str,
+    /// What it wants to be told.
+    pub variables: &'static [&'static str],
+    /// Why it is for temporary servers alone.
+    pub wants_temporary: &'static str,
+    start: fn(&BesideStart<'_>) -> Result<Box<dyn BesideWork>, String>,
+}
+
+/// Where it happens, and how much of it.
+pub struct BesideStart<'b> {
+    /// Over TCP, encrypted for whoever wants it to be.
+    pub address: Address,
+    pub database: &'b str,
+    pub variables: KindVariables<'b>,
+}
+
+/// What happens from now on. It ends with this value.
+pub trait BesideWork {
+    /// Ends it. Errors: not all has happened that should have.
+    fn end(self: Box<Self>) -> Result<(), String>;
+}
+
 static DATA: [DataKind; 3] = [
     DataKind { name: "films", variables: &["films"], fill: films_kind::fill },
     DataKind { name: "tpcc", variables: &["warehouses", "items", "customers"], fill: tpcc_kind::fill },
@@ -59,6 +85,13 @@ static LOADS: [LoadKind; 2] = [
         breaches: tpcc_kind::breaches,
     },
 ];
+
+static BESIDE: [BesideKind; 1] = [BesideKind {
+    name: "strangers",
+    variables: &["half_open", "idle", "guesses"],
+    wants_temporary: "it guesses the password of a role, which pg_hba.conf has to ask for",
+    start: strangers::start,
+}];
 
 /// What a load is to be.
 pub struct KindLoad<'l> {
@@ -91,6 +124,12 @@ impl DataKind {
     }
 }
 
+impl BesideKind {
+    pub fn start(&self, start: &BesideStart<'_>) -> Result<Box<dyn BesideWork>, String> {
+        (self.start)(start).map_err(|e| format!("beside the load: {e}"))
+    }
+}
+
 impl LoadKind {
     pub fn text(&self) -> String {
         (self.text)()
@@ -116,6 +155,13 @@ pub fn load_kind<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<&'static
     let name = String::deserialize(reader)?;
     let found = LOADS.iter().find(|kind| kind.name == name);
     found.map(Some).ok_or_else(|| unknown("load", &name, LOADS.iter().map(|kind| kind.name)))
+}
+
+/// Reads the name of a kind of what is beside a load.
+pub fn beside_kind<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<&'static BesideKind>, D::Error> {
+    let name = String::deserialize(reader)?;
+    let found = BESIDE.iter().find(|kind| kind.name == name);
+    found.map(Some).ok_or_else(|| unknown("what is beside:", &name, BESIDE.iter().map(|kind| kind.name)))
 }
 
 fn unknown<E: serde::de::Error>(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> E {

@@ -6,13 +6,13 @@ use super::answers::{StatementAnswer, difference};
 use super::beside::{BesidePace, BesideSession, BesideSessions};
 use super::observer::{self, Observed};
 use super::progress::LabProgress;
-use super::session::ScriptSession;
+use super::session::{ScriptSession, text_of_statements};
 use super::timed::{self, PlanQuestion, STATEMENT_CHARS};
 use super::{DriverKind, LabOptions, is_stopped};
-use crate::client::Client;
+use crate::client::{Address, Client};
 use crate::driver::{self, EndedTransaction, LoadFigures, LoadLength, LoadPlan};
-use crate::experiment::{Experiment, ProductName, Variant, VariantLoad};
-use crate::kind::{KindLoad, KindVariables, LoadKind};
+use crate::experiment::{ConnectionName, Experiment, ProductName, Variant, VariantLoad, session_statements};
+use crate::kind::{BesideStart, BesideWork, KindLoad, KindVariables, LoadKind};
 use crate::results::{
     CellResults, CountedUnit, LatencyResults, RunResults, SecondResults, ServerUse, StatementResults,
 };
@@ -30,6 +30,8 @@ pub(super) struct LabCell<'c> {
     variant: &'c Variant,
     target: &'c Target,
     schema: String,
+    /// Where its clients go.
+    address: Address,
     /// What setups and scripts know by name.
     presets: Vec<(String, String)>,
     seconds: u64,
@@ -61,7 +63,9 @@ impl<'c> LabCell<'c> {
     ) -> Result<LabCell<'c>, String> {
         let file = &experiment.file;
         let is = |product| i32::from(target.product == Some(product)).to_string();
+        let schema = schema_name(&experiment.name, if file.setup.shared { "shared" } else { &variant.name });
         let mut presets = vec![
+            ("schema".to_string(), schema.clone()),
             ("is_kilndb".to_string(), is(ProductName::KilnDb)),
             ("is_postgres".to_string(), is(ProductName::Postgres)),
         ];
@@ -74,17 +78,21 @@ impl<'c> LabCell<'c> {
         for (name, text) in options.variables.iter().filter(|(name, _)| file.variables.contains_key(name)) {
             set(name, text.clone());
         }
+        let address = target.address_by(variant.connection);
+        let address_problem = address.as_ref().err().cloned();
+        let problem = target.facts.problem.clone().or(address_problem).or_else(|| no_beside_kind(variant, target));
         Ok(LabCell {
             experiment,
             variant,
             target,
-            schema: schema_name(&experiment.name, if file.setup.shared { "shared" } else { &variant.name }),
+            schema,
+            address: address.unwrap_or_else(|_| target.uri.address.clone()),
             answers: Vec::new(),
             plan_rows: None,
             presets,
             seconds: super::seconds_of(experiment, options),
             driver: options.driver,
-            problem: target.facts.problem.clone(),
+            problem,
         })
     }
 
@@ -166,7 +174,7 @@ impl<'c> LabCell<'c> {
         self.answers.clear();
     }
     /// Takes away what there is, unless it is to be kept.
-    pub fn clear(&self, keep: bool) {
+    pub fn clear(&self, keep: bool, progress: &mut LabProgress) {
         // A temporary server that is about to go takes all with it.
         if keep
             || self.target.is_wire()
@@ -175,12 +183,26 @@ impl<'c> LabCell<'c> {
         {
             return;
         }
-        self.alone(|| {
+        let torn_down = self.alone(|| {
             // A target that is gone keeps nothing that could be taken away.
-            if let Ok(mut client) = self.target.connect() {
-                let _ = client.query(&format!("drop schema if exists \"{}\" cascade", self.schema));
-            }
+            let Ok(mut client) = self.target.connect() else { return Ok(()) };
+            let torn_down = self.tear_down();
+            let _ = client.query(&format!("drop schema if exists \"{}\" cascade", self.schema));
+            torn_down
         });
+        if let Err(e) = torn_down {
+            progress.problem_of(&self.name(), &format!("not all was taken away: {e}"));
+        }
+    }
+    /// Takes away what lies outside of the schema. The session is none of those that somebody who stops the lab ends.
+    fn tear_down(&self) -> Result<(), String> {
+        let entries = &self.experiment.file.setup.teardown;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut client = self.target.connect().map_err(|e| e.to_string())?;
+        client.query(&self.search_path()).map_err(|e| e.to_string())?;
+        self.run_setup(client, entries)
     }
     /// Does something in this target's turn.
     fn alone<T>(&self, action: impl FnOnce() -> T) -> T {
@@ -190,19 +212,23 @@ impl<'c> LabCell<'c> {
         done
     }
 
+    fn search_path(&self) -> String {
+        format!("set search_path = \"{}\", public", self.schema)
+    }
     /// What a session in the schema begins with.
-    fn session(&self, more: &[&[String]]) -> String {
-        let mut text =
-            format!("set application_name = '{}'; set search_path = \"{}\", public", session_name(), self.schema);
-        for statement in more.iter().copied().flatten() {
-            text.push_str("; ");
-            text.push_str(statement.trim_end().trim_end_matches(';'));
-        }
-        text
+    fn session(&self) -> String {
+        format!("set application_name = '{}'; {}", session_name(), self.search_path())
+    }
+    /// What a client's session begins with.
+    fn session_of_clients(&self) -> Result<String, String> {
+        let mut names = VariableNames::default();
+        let entries: [&[String]; 2] = [&self.experiment.file.setup.session, &self.variant.session];
+        let script = self.experiment.setup(&entries, &mut names)?;
+        Ok(self.session() + &text_of_statements(&session_statements(&script)?, &names, &self.presets))
     }
     fn admin(&self) -> Result<Client, String> {
         let mut client = self.target.connect().map_err(|e| e.to_string())?;
-        client.query(&self.session(&[])).map_err(|e| e.to_string())?;
+        client.query(&self.session()).map_err(|e| e.to_string())?;
         Ok(client)
     }
 
@@ -249,6 +275,7 @@ impl<'c> LabCell<'c> {
         let rows_before = count(&mut admin)?;
         let use_before = ServerMarks::of(&mut admin, self.target);
         let beside = self.beside()?;
+        let beside_work = self.start_beside_work()?;
         let mut answers = Vec::new();
         let mut load = || {
             if self.is_timed() {
@@ -261,7 +288,9 @@ impl<'c> LabCell<'c> {
             Some(beside) => beside.during(&mut admin, load),
             None => load().map(|done| (done, None)),
         });
+        let ended = beside_work.map_or(Ok(()), |work| work.end());
         let ((figures, statements), beside_rounds) = done?;
+        ended?;
         if figures.errors.contains_key("08006") {
             return Err(figures.first_error.unwrap_or_default());
         }
@@ -295,7 +324,9 @@ impl<'c> LabCell<'c> {
         plan: &LoadPlan,
         answers: &mut Vec<StatementAnswer>,
     ) -> Result<(LoadFigures, Vec<StatementResults>), String> {
-        let mut client = self.target.connect().map_err(|e| e.to_string())?;
+        let uri = &self.target.uri;
+        let client = Client::log_in(&self.address, &uri.database, uri.password.as_deref());
+        let mut client = client.map_err(|e| e.to_string())?;
         client.query(&plan.session).map_err(|e| e.to_string())?;
         let mut session = ScriptSession::new(client, &plan.names, &self.presets);
         let (script, _) = plan.scripts.first().ok_or("there is no script")?;
@@ -349,7 +380,7 @@ impl<'c> LabCell<'c> {
             VariantLoad::Kind(_) => Vec::new(),
         };
         let runs_once = file.count.runs_once();
-        let plan = LoadPlan::new(uri.address.clone(), &uri.database);
+        let plan = LoadPlan::new(self.address.clone(), &uri.database);
         Ok(LoadPlan {
             password: uri.password.clone(),
             clients: shape.clients,
@@ -361,7 +392,7 @@ impl<'c> LabCell<'c> {
             length: if runs_once { LoadLength::Transactions(1) } else { LoadLength::After(shape.length) },
             rate: shape.rate,
             tries: file.load.tries,
-            session: self.session(&[&file.setup.session, &self.variant.session]),
+            session: self.session_of_clients()?,
             ..plan
         })
     }
@@ -402,6 +433,15 @@ impl<'c> LabCell<'c> {
         Ok(Some(BesideSessions { sessions: scripts.iter().map(session).collect::<Result<_, _>>()?, pace }))
     }
 
+    /// What happens beside the load that is more than sessions. None: nothing does.
+    fn start_beside_work(&self) -> Result<Option<Box<dyn BesideWork>>, String> {
+        let Some(kind) = self.variant.beside_kind else { return Ok(None) };
+        let address = self.target.address_by(Some(ConnectionName::Tls))?;
+        let start =
+            BesideStart { address, database: &self.target.uri.database, variables: KindVariables(&self.presets) };
+        kind.start(&start).map(Some)
+    }
+
     /// A session that looks at the target while a load runs. None: there is none to be had.
     pub(super) fn observer(&self) -> Option<Client> {
         self.admin().ok()
@@ -409,6 +449,12 @@ impl<'c> LabCell<'c> {
     pub(super) fn memory_bytes(&self) -> Option<u64> {
         self.target.process_use().map(|used| used.memory_bytes)
     }
+}
+
+/// Why what is beside a variant's load cannot be there.
+fn no_beside_kind(variant: &Variant, target: &Target) -> Option<String> {
+    let kind = variant.beside_kind.filter(|_| !target.is_temporary())?;
+    Some(format!("{} beside the load are for temporary servers alone: {}", kind.name, kind.wants_temporary))
 }
 
 /// A name that is no other process's, of at most 63 bytes.

@@ -137,7 +137,7 @@ fn run_experiment(
         run_rounds((&mut cells, &mut of_clients), targets, options, progress);
         found.extend(of_clients);
     }
-    clear(&cells, options.keep);
+    clear(&cells, options.keep, progress);
     let (of_others, others) = counters::run(experiment, options, progress);
     found.extend(of_others);
     Ok((results_of(experiment, found)?, others))
@@ -155,10 +155,10 @@ fn prepare(cells: &mut [LabCell<'_>], progress: &mut LabProgress) {
 }
 
 /// Takes the schemas away, each once.
-fn clear(cells: &[LabCell<'_>], keep: bool) {
+fn clear(cells: &[LabCell<'_>], keep: bool, progress: &mut LabProgress) {
     for (at, cell) in cells.iter().enumerate() {
         if !cells[..at].iter().any(|other| other.shares_schema_with(cell)) {
-            cell.clear(keep);
+            cell.clear(keep, progress);
         }
     }
 }

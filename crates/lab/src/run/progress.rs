@@ -50,6 +50,11 @@ impl LabProgress {
         let line = format!("{}{rate} {}", self.run, sparkline(&self.seconds));
         self.line(&line);
     }
+    /// What went wrong with a cell when none of its runs was at work.
+    pub fn problem_of(&mut self, cell: &str, what: &str) {
+        let line = format!("  {cell}: {what}");
+        self.line(&line);
+    }
     pub fn problem(&mut self, what: &str) {
         let line = format!("{}: {what}", self.run);
         self.line(&line);

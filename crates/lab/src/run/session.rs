@@ -10,6 +10,32 @@ use crate::script::{
     Script, ScriptCommand, ScriptEnvironment, ScriptRandom, ScriptStep, SqlResults, SqlText, VariableNames, Variables,
 };
 
+/// Statements with the variables' values, as one text.
+pub(super) fn text_of_statements(
+    statements: &[&SqlText],
+    names: &VariableNames,
+    presets: &[(String, String)],
+) -> String {
+    let variables = preset(names, presets);
+    let mut text = String::new();
+    for statement in statements {
+        text.push_str("; ");
+        statement.write_with_values(&variables, names, &mut text);
+    }
+    text
+}
+
+/// Variables that are set from the beginning, of those that scripts mention.
+fn preset(names: &VariableNames, presets: &[(String, String)]) -> Variables {
+    let mut variables = Variables::default();
+    for (name, text) in presets {
+        if let Some(number) = names.find(name) {
+            variables.set_text(number, text.clone());
+        }
+    }
+    variables
+}
+
 /// What is done with a statement of a script.
 pub(super) type StatementAction<'a> =
     &'a mut dyn FnMut(&mut ScriptSession, &ScriptCommand, &SqlText) -> Result<(), String>;
@@ -23,13 +49,7 @@ pub(super) struct ScriptSession {
 impl ScriptSession {
     /// `presets`: variables that are set from the beginning, of those that scripts mention.
     pub fn new(client: Client, names: &VariableNames, presets: &[(String, String)]) -> ScriptSession {
-        let mut variables = Variables::default();
-        for (name, text) in presets {
-            if let Some(number) = names.find(name) {
-                variables.set_text(number, text.clone());
-            }
-        }
-        ScriptSession { client, variables, random: ScriptRandom::of_seed(1) }
+        ScriptSession { client, variables: preset(names, presets), random: ScriptRandom::of_seed(1) }
     }
 
     pub fn run(&mut self, script: &Script, names: &VariableNames) -> Result<(), String> {
@@ -107,5 +127,24 @@ impl ScriptSession {
                 self.variables.set_text(variable, value.clone().unwrap_or_default());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_of_a_session_have_the_values_of_variables() {
+        let mut names = VariableNames::default();
+        let script = Script::read("session", "set role :schema;\nset a.b = ':other';\n", &mut names).expect("a script");
+        let statement = |command: &ScriptCommand| match &command.step {
+            ScriptStep::Sql(sql) => sql.clone(),
+            _ => panic!("it has statements alone"),
+        };
+        let statements: Vec<SqlText> = script.commands.iter().map(statement).collect();
+        let presets = [("schema".to_string(), "kiln_lab_1".to_string())];
+        let text = text_of_statements(&statements.iter().collect::<Vec<_>>(), &names, &presets);
+        assert_eq!(text, "; set role kiln_lab_1; set a.b = ':other'");
     }
 }

@@ -6,19 +6,21 @@
 //!
 //! Must not know: experiments.
 
+mod certificate;
 mod temporary;
 mod uri;
 mod usage;
 
-pub use temporary::own_kilndb;
+pub use temporary::{TemporaryNeeds, own_kilndb};
 pub use uri::{TargetUri, percent_decoded};
 pub use usage::ProcessUse;
 
 use crate::canned;
-use crate::client::{Client, ClientError};
-use crate::experiment::ProductName;
+use crate::client::{Address, Client, ClientError};
+use crate::experiment::{ConnectionName, ProductName};
 use crate::process::{Server, TempDir};
 use crate::results::TargetFacts;
+use crate::tls::TlsChoice;
 use std::path::PathBuf;
 use temporary::TemporaryServer;
 
@@ -56,8 +58,8 @@ impl Target {
     }
 
     /// Starts a server in a temporary folder.
-    pub fn temporary(name: &str, product: TemporaryProduct) -> Result<Target, String> {
-        let running = TemporaryServer::start(product).map_err(|e| format!("{name}: {e}"))?;
+    pub fn temporary(name: &str, product: TemporaryProduct, needs: &TemporaryNeeds) -> Result<Target, String> {
+        let running = TemporaryServer::start(product, needs.clone()).map_err(|e| format!("{name}: {e}"))?;
         let uri = TargetUri { address: running.address(), database: "postgres".into(), password: None };
         Ok(Target::ask(name, uri, "temporary".into(), Some(running)))
     }
@@ -113,6 +115,29 @@ impl Target {
 
     pub fn connect(&self) -> Result<Client, ClientError> {
         Client::log_in(&self.uri.address, &self.uri.database, self.uri.password.as_deref())
+    }
+    /// Where clients go that connect in a way of their own. Errors: the target cannot be reached so.
+    pub fn address_by(&self, way: Option<ConnectionName>) -> Result<Address, String> {
+        let own = self.uri.address.clone();
+        let Some(way) = way.filter(|_| !self.is_wire()) else { return Ok(own) };
+        let is_socket = own.host.starts_with('/');
+        let over_tcp = match &self.running {
+            Some(running) => {
+                let tls = TlsChoice::of_mode("require", None)?;
+                Some(Address { tls, ..running.tcp_address() })
+            }
+            None => (!is_socket).then(|| own.clone()),
+        };
+        match (way, over_tcp) {
+            (ConnectionName::Socket, _) if is_socket => Ok(own),
+            (ConnectionName::Socket, _) => Err("the target is not reached through a Unix socket".into()),
+            (_, None) => Err("the target is reached through a Unix socket, and not over TCP".into()),
+            (ConnectionName::Tcp, Some(tcp)) => Ok(Address { tls: None, ..tcp }),
+            (ConnectionName::Tls, Some(tcp)) => match tcp.tls.as_ref().map(TlsChoice::required) {
+                Some(tls) => Ok(Address { tls: Some(tls), ..tcp }),
+                None => Err("the target is not to be reached over TLS: its URI says sslmode=disable".into()),
+            },
+        }
     }
     /// It goes with this value.
     pub fn is_temporary(&self) -> bool {
@@ -205,4 +230,33 @@ fn tells_something(name: &str) -> bool {
         "unix_socket_directories",
     ];
     !OF_PLACE.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody listens there: the target has a problem, and an address all the same.
+    fn at(uri: &str) -> Target {
+        Target::given("here", TargetUri::read(uri).expect("a URI"))
+    }
+
+    #[test]
+    fn a_given_target_is_reached_as_its_uri_says() {
+        let tcp = at("postgresql://a@127.0.0.1:1/b");
+        let plain = tcp.address_by(Some(ConnectionName::Tcp)).expect("over TCP");
+        assert!(plain.tls.is_none() && tcp.address_by(None).expect("as it is").tls.is_some());
+        // What is measured as TLS is never in the clear.
+        let encrypted = tcp.address_by(Some(ConnectionName::Tls)).expect("over TLS");
+        assert_eq!(encrypted.tls.map(|tls| tls.mode), Some("require".into()));
+        let socket = tcp.address_by(Some(ConnectionName::Socket));
+        assert_eq!(socket.err(), Some("the target is not reached through a Unix socket".into()));
+        let clear = at("postgresql://a@127.0.0.1:1/b?sslmode=disable").address_by(Some(ConnectionName::Tls));
+        assert!(clear.is_err_and(|e| e.contains("sslmode=disable")));
+        let socket = at("postgresql://a@/b?host=/nowhere");
+        assert_eq!(socket.address_by(Some(ConnectionName::Socket)).expect("its own").host, "/nowhere");
+        for way in [ConnectionName::Tcp, ConnectionName::Tls] {
+            assert!(socket.address_by(Some(way)).is_err_and(|e| e.contains("and not over TCP")));
+        }
+    }
 }

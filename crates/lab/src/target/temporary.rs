@@ -5,18 +5,35 @@
 //!
 //! Must not know: experiments.
 
-use super::TemporaryProduct;
-use crate::client::Address;
+use super::{TemporaryProduct, certificate};
+use crate::client::{Address, Client};
 use crate::process::{self, Server, TempDir};
+use crate::tls::TlsChoice;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What temporary servers are told: as many sessions as experiments have, and what is usual for the rest.
 const SETTINGS: [&str; 4] = ["max_connections=10500", "shared_buffers=1GB", "max_wal_size=4GB", "autovacuum=on"];
 
+/// What servers have beside that, since experiments of the run ask for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TemporaryNeeds {
+    /// Of the form `name=value`.
+    pub settings: Vec<String>,
+    /// Lines of pg_hba.conf, before all others.
+    pub rules: Vec<String>,
+    /// They speak TLS.
+    pub certificate: bool,
+}
+
+/// What a server is given to speak TLS once it has been told to.
+const TLS_PATIENCE: Duration = Duration::from_secs(30);
+
 pub(super) struct TemporaryServer {
     product: TemporaryProduct,
+    needs: TemporaryNeeds,
     port: u16,
     /// None: it has ended, or did not come back.
     server: Mutex<Option<Server>>,
@@ -26,30 +43,77 @@ pub(super) struct TemporaryServer {
 }
 
 impl TemporaryServer {
-    pub fn start(product: TemporaryProduct) -> io::Result<TemporaryServer> {
+    pub fn start(product: TemporaryProduct, needs: TemporaryNeeds) -> io::Result<TemporaryServer> {
         let folder = TempDir::new("lab-server")?;
         let (sockets, port) = (TempDir::for_sockets()?, process::free_port()?);
-        let server = TemporaryServer { product, port, server: Mutex::new(None), folder, sockets };
+        let server = TemporaryServer { product, needs, port, server: Mutex::new(None), folder, sockets };
         let running = server.launch()?;
         *server.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        server.put_rules()?;
+        if server.needs.certificate {
+            server.switch_tls_on()?;
+        }
         Ok(server)
+    }
+    fn put_rules(&self) -> io::Result<()> {
+        if self.needs.rules.is_empty() {
+            return Ok(());
+        }
+        let file = self.data().join("pg_hba.conf");
+        let rules = std::fs::read_to_string(&file)?;
+        std::fs::write(&file, format!("{}\n{rules}", self.needs.rules.join("\n")))?;
+        self.tell("select pg_reload_conf()")
+    }
+    /// A PostgreSQL that was built without TLS goes on without: whoever asks it for that is told then.
+    fn switch_tls_on(&self) -> io::Result<()> {
+        certificate::provide(&self.data())?;
+        match self.tell("alter system set ssl = on") {
+            Err(_) if self.product == TemporaryProduct::Postgres => return Ok(()),
+            done => done?,
+        }
+        self.tell("select pg_reload_conf()")?;
+        let encrypted =
+            Address { tls: TlsChoice::of_mode("require", None).map_err(io::Error::other)?, ..self.tcp_address() };
+        let ends = Instant::now() + TLS_PATIENCE;
+        while let Err(e) = Client::connect(&encrypted, "postgres") {
+            if Instant::now() > ends {
+                return Err(io::Error::other(format!("it does not speak TLS: {e}")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+    fn tell(&self, sql: &str) -> io::Result<()> {
+        let mut client = Client::connect(&self.address(), "postgres").map_err(|e| io::Error::other(e.to_string()))?;
+        client.query(sql).map(drop).map_err(|e| io::Error::other(format!("{sql}: {e}")))
     }
     /// Where it is reached, before and after it has been started again.
     pub fn address(&self) -> Address {
         Address { host: self.sockets.path().display().to_string(), ..Address::local(self.port) }
     }
 
+    /// As [`TemporaryServer::address`], over TCP and in the clear.
+    pub fn tcp_address(&self) -> Address {
+        Address::local(self.port)
+    }
+
     fn launch(&self) -> io::Result<Server> {
         let socket = format!("unix_socket_directories={}", self.sockets.path().display());
-        let settings: Vec<&str> = SETTINGS.into_iter().chain([socket.as_str()]).collect();
+        let settings: Vec<&str> = SETTINGS
+            .into_iter()
+            .chain([socket.as_str()])
+            .chain(self.needs.settings.iter().map(String::as_str))
+            .collect();
         match &self.product {
             TemporaryProduct::KilnDb(program) => process::start_program(program, &self.data(), self.port, &settings),
             TemporaryProduct::Postgres => crate::postgres::start(self.folder.path(), self.port, &settings),
         }
     }
-    /// The data folder of a KilnDB.
     fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        match &self.product {
+            TemporaryProduct::KilnDb(_) => self.folder.path().join("data"),
+            TemporaryProduct::Postgres => crate::postgres::data_folder(self.folder.path()),
+        }
     }
 
     /// None: it does not run.

@@ -1,0 +1,1 @@
+cluster pgbench_accounts using pgbench_accounts_pkey;

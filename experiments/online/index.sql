@@ -1,0 +1,2 @@
+create index online_index on pgbench_accounts (abalance);
+drop index online_index;
