@@ -68,12 +68,12 @@ pub struct Answer {
     pub tag: String,
 }
 
-fn first_value(answers: Vec<Answer>) -> Option<String> {
-    let row = answers.into_iter().next_back()?.rows.into_iter().next()?;
-    row.into_iter().next().flatten()
+/// The first value of the last statement's first row.
+pub(crate) fn first_value(answers: &[Answer]) -> Option<&str> {
+    answers.last()?.rows.first()?.first()?.as_deref()
 }
 
-fn as_integer(value: Option<String>, sql: &str) -> Result<i64, ClientError> {
+fn as_integer(value: Option<&str>, sql: &str) -> Result<i64, ClientError> {
     let number = value.and_then(|v| v.parse().ok());
     number.ok_or_else(|| ClientError::Io(io::Error::other(format!("not an integer: {sql}"))))
 }
@@ -96,8 +96,8 @@ pub trait Connection {
     fn pause(&mut self, time: Duration);
     /// The one value of a one-row answer, a number.
     fn integer(&mut self, sql: &str) -> Result<i64, ClientError> {
-        let value = first_value(self.query(sql)?);
-        as_integer(value, sql)
+        let answers = self.query(sql)?;
+        as_integer(first_value(&answers), sql)
     }
 }
 
@@ -315,11 +315,11 @@ impl Client {
 
     /// The one value of a one-row answer.
     pub fn value(&mut self, sql: &str) -> Result<Option<String>, ClientError> {
-        Ok(first_value(self.query(sql)?))
+        Ok(first_value(&self.query(sql)?).map(str::to_string))
     }
 
     pub fn integer(&mut self, sql: &str) -> Result<i64, ClientError> {
-        as_integer(self.value(sql)?, sql)
+        as_integer(first_value(&self.query(sql)?), sql)
     }
 
     /// Where the server's log ends, in bytes. Errors: the server has none, or does not tell.

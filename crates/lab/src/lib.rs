@@ -14,6 +14,7 @@ pub mod counter;
 pub mod driver;
 pub mod experiment;
 pub mod explained;
+mod filled_tables;
 pub mod films;
 pub mod guard;
 pub mod isolation;

@@ -7,6 +7,7 @@ mod rows;
 mod words;
 
 use crate::client::Client;
+use crate::filled_tables::FilledTables;
 use rows::FilmData;
 
 const TABLES: &str = include_str!("schema.sql");
@@ -18,18 +19,9 @@ pub const FILMS_MAX: u32 = 1_000_000;
 
 /// Creates and fills the tables where a session creates tables, and then their keys, indexes and statistics.
 pub fn fill(client: &mut Client, films: u32) -> Result<(), String> {
-    query(client, TABLES)?;
     let data = FilmData::new(films);
-    for table in rows::TABLES {
-        let copy = format!("copy {table} from stdin");
-        client.copy_in(&copy, |out| data.write(table, out)).map_err(|e| format!("{copy}: {e}"))?;
-    }
-    query(client, INDEXES)?;
-    query(client, &format!("vacuum analyze {}", rows::TABLES.join(", ")))
-}
-
-fn query(client: &mut Client, sql: &str) -> Result<(), String> {
-    client.query(sql).map(drop).map_err(|e| format!("{sql}: {e}"))
+    let tables = FilledTables { create: TABLES, names: &rows::TABLES, copy_options: "", keys: INDEXES };
+    tables.fill(client, |table, out| data.write(table, out))
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ const TOLERANCE: f64 = 1e-9;
 /// What a statement has answered.
 #[derive(Debug, Default)]
 pub(super) struct StatementAnswer {
+    /// The how many-th of those that its script has run.
+    pub number: usize,
     /// The statement's place among the figures of its run; None: it has none.
     pub figure: Option<usize>,
     /// How it is called.

@@ -159,8 +159,7 @@ impl<'c> LabCell<'c> {
     /// Tells what another target has answered otherwise: of a statement with figures there, of another as a check.
     pub fn compare_answers(&self, first: &LabCell<'_>, run: &mut RunResults, progress: &mut LabProgress) {
         for answer in &self.answers {
-            let same = |other: &&StatementAnswer| (other.figure, &other.title) == (answer.figure, &answer.title);
-            let Some(other) = first.answers.iter().find(same) else { continue };
+            let Some(other) = first.answers.iter().find(|other| other.number == answer.number) else { continue };
             let Some(difference) = difference(&other.rows, &answer.rows) else { continue };
             let told = format!("another answer than {}'s: {difference}", first.target.name);
             progress.problem(&format!("{}: {told}", answer.title));
@@ -246,10 +245,10 @@ impl<'c> LabCell<'c> {
         match self.target.is_wire() {
             true => self.run_on_wire(shape, progress),
             false => {
-                self.target.go_on();
-                let done = self.run_alone(shape, progress);
-                self.target.pause();
-                done
+                let (mut run, answers) = self.alone(|| self.run_alone(shape, progress))?;
+                self.answers = answers;
+                self.add_plan_rows(&mut run);
+                Ok(run)
             }
         }
     }
@@ -261,7 +260,18 @@ impl<'c> LabCell<'c> {
         let figures = figures?;
         Ok(run_results(&figures, statements(&figures, &plan), observed, ServerUse::default()))
     }
-    fn run_alone(&mut self, shape: LoadShape, progress: &mut LabProgress) -> Result<RunResults, String> {
+    /// Once is enough: what a plan does is the same each time.
+    fn add_plan_rows(&mut self, run: &mut RunResults) {
+        let counted = || run.statements.iter().map(|statement| statement.plan_rows).collect();
+        let plan_rows = self.plan_rows.take().unwrap_or_else(counted);
+        run.statements.iter_mut().zip(&plan_rows).for_each(|(statement, rows)| statement.plan_rows = *rows);
+        self.plan_rows = Some(plan_rows);
+    }
+    fn run_alone(
+        &self,
+        shape: LoadShape,
+        progress: &mut LabProgress,
+    ) -> Result<(RunResults, Vec<StatementAnswer>), String> {
         let file = &self.experiment.file;
         let mut names = VariableNames::default();
         let before_each = self.experiment.setup(&[&file.setup.each_run], &mut names)?;
@@ -306,13 +316,7 @@ impl<'c> LabCell<'c> {
             run.changed_rows = before.abs_diff(after);
         }
         self.check(&figures, &mut run, &mut admin)?;
-        // Once is enough: what a plan does is the same each time.
-        let counted = || run.statements.iter().map(|statement| statement.plan_rows).collect();
-        let plan_rows = self.plan_rows.take().unwrap_or_else(counted);
-        run.statements.iter_mut().zip(&plan_rows).for_each(|(statement, rows)| statement.plan_rows = *rows);
-        self.plan_rows = Some(plan_rows);
-        self.answers = answers;
-        Ok(run)
+        Ok((run, answers))
     }
 
     /// Its script runs once, in a session that wants to know each answer.

@@ -126,11 +126,16 @@ fn shape(client: &mut Client, sql: &str) -> Result<String, ClientError> {
     Ok(text_of(&answers))
 }
 
+/// Runs a query; what EXPLAIN (ANALYZE, FORMAT JSON) says of it.
+pub(super) fn explain_analyze(client: &mut Client, sql: &str) -> Result<String, ClientError> {
+    let answers = client.query(&format!("explain (analyze, format json, timing off) {sql}"))?;
+    Ok(text_of(&answers))
+}
+
 /// Runs a query and reads what EXPLAIN says of it.
 fn explained(client: &mut Client, sql: &str) -> Result<ExplainedRun, ClientError> {
-    let explain = format!("explain (analyze, format json, timing off) {sql}");
-    let answers = client.query(&explain)?;
-    explained_run(&text_of(&answers)).ok_or_else(|| ClientError::Io(io::Error::other("EXPLAIN tells no times")))
+    explained_run(&explain_analyze(client, sql)?)
+        .ok_or_else(|| ClientError::Io(io::Error::other("EXPLAIN tells no times")))
 }
 
 fn set(client: &mut Client, switches: Switches, value: &str) -> Result<(), ClientError> {

@@ -10,7 +10,7 @@
 use super::answers::{StatementAnswer, rows_of};
 use super::estimates;
 use super::session::ScriptSession;
-use crate::client::{Answer, ClientError};
+use crate::client::{Answer, ClientError, first_value};
 use crate::driver::changed_rows_of_tag;
 use crate::explained::produced_rows;
 use crate::process::TempDir;
@@ -36,6 +36,8 @@ pub(super) struct TimedScript {
     pub answers: Vec<StatementAnswer>,
     /// As command tags say.
     pub changed_rows: u64,
+    /// How many statements have been run.
+    run: usize,
 }
 
 /// What is found out about each statement that has a name, beside its time.
@@ -91,6 +93,7 @@ pub(super) fn run(
     session.run_with(script, names, &mut |session, command, sql| {
         let text = session.text_of(sql, names);
         let has_figure = command.notes.name.is_some() || !has_names;
+        timed.run += 1;
         let began = Instant::now();
         let is_asked = command.notes.name.is_some() && !command.notes.is_value;
         let done = match question {
@@ -146,7 +149,7 @@ impl TimedScript {
             None if command.notes.is_value => Vec::new(),
             None => rows_of(done.answers, command.notes.is_in_order),
         };
-        self.answers.push(StatementAnswer { figure, title: title.to_string(), rows });
+        self.answers.push(StatementAnswer { number: self.run, figure, title: title.to_string(), rows });
         Ok(())
     }
 }
@@ -227,15 +230,11 @@ fn estimated(session: &mut ScriptSession, text: &str) -> Result<Done, ClientErro
 
 /// None: the server does not say.
 fn plan_rows(session: &mut ScriptSession, text: &str) -> Option<f64> {
-    let answers = session.client.query(&format!("explain (analyze, format json, timing off) {text}")).ok()?;
-    // A plan may come in one value, or line by line.
-    let rows = answers.into_iter().next_back()?.rows;
-    let lines: Vec<String> = rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect();
-    produced_rows(&lines.join("\n"))
+    produced_rows(&estimates::explain_analyze(&mut session.client, text).ok()?)
 }
 
 fn number(answers: &[Answer]) -> Option<f64> {
-    answers.last()?.rows.first()?.first()?.as_ref()?.parse().ok()
+    first_value(answers)?.parse().ok()
 }
 
 #[cfg(test)]

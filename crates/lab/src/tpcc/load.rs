@@ -3,6 +3,7 @@
 use super::data::{TABLES, TpccData};
 use super::{DATABASE, TpccSize};
 use crate::client::{Address, Client};
+use crate::filled_tables::{FilledTables, query};
 
 const CREATE: &str = include_str!("../../tpcc/tables.sql");
 const KEYS: &str = include_str!("../../tpcc/keys.sql");
@@ -18,16 +19,7 @@ pub fn create(address: &Address, size: TpccSize, seed: u64) -> Result<(), String
 
 /// Creates and fills the tables where a session creates tables.
 pub fn fill(client: &mut Client, size: TpccSize, seed: u64) -> Result<(), String> {
-    query(client, CREATE)?;
     let data = TpccData { size, seed };
-    for table in TABLES {
-        let copy = format!("copy {table} from stdin");
-        client.copy_in(&copy, |out| data.write(table, out)).map_err(|e| format!("{copy}: {e}"))?;
-    }
-    query(client, KEYS)?;
-    query(client, &format!("vacuum analyze {}", TABLES.join(", ")))
-}
-
-fn query(client: &mut Client, sql: &str) -> Result<(), String> {
-    client.query(sql).map(drop).map_err(|e| format!("{sql}: {e}"))
+    let tables = FilledTables { create: CREATE, names: &TABLES, copy_options: "", keys: KEYS };
+    tables.fill(client, |table, out| data.write(table, out))
 }

@@ -7,6 +7,7 @@ mod text;
 mod words;
 
 use crate::client::Client;
+use crate::filled_tables::FilledTables;
 use rows::TpchData;
 
 const TABLES: &str = include_str!("schema.sql");
@@ -20,16 +21,7 @@ pub const SCALE_MAX: f64 = 10.0;
 /// Creates and fills the tables where a session creates tables, those that are referred to first, and then their keys, indexes and
 /// statistics.
 pub fn fill(client: &mut Client, scale: f64) -> Result<(), String> {
-    query(client, TABLES)?;
     let data = TpchData::new(scale);
-    for table in rows::TABLES {
-        let copy = format!("copy {table} from stdin (delimiter '|')");
-        client.copy_in(&copy, |out| data.write(table, out)).map_err(|e| format!("{copy}: {e}"))?;
-    }
-    query(client, INDEXES)?;
-    query(client, &format!("vacuum analyze {}", rows::TABLES.join(", ")))
-}
-
-fn query(client: &mut Client, sql: &str) -> Result<(), String> {
-    client.query(sql).map(drop).map_err(|e| format!("{sql}: {e}"))
+    let tables = FilledTables { create: TABLES, names: &rows::TABLES, copy_options: "(delimiter '|')", keys: INDEXES };
+    tables.fill(client, |table, out| data.write(table, out))
 }
